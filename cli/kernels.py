@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -84,12 +82,17 @@ def suite(
     from forewarp.report.documents import Artifact, SuiteDocument
     from forewarp.report.suite_tables import render
     from forewarp.tools import suite_tables
-    from forewarp.tools.signals import stopping
+    from forewarp.tools.signals import StopFlag, stopping
     from forewarp.tools.suite import run_suite
+    from forewarp.tools.wording import clock
 
-    stop = _Stop()
-    with stopping(stop, printing.err), _progress(shown) as progress:
-        result = run_suite(request, progress=progress, stopped=stop.asked.is_set)
+    def line(p: SuiteProgress) -> str:
+        left = f"{clock(p.left_s)} to go" if p.done < p.total else "done"
+        return f"{p.done}/{p.total}, {left}: {p.problem} {p.kernel}: {p.said}"
+
+    stop = StopFlag()
+    with stopping(stop, printing.err), shown.telling("reading problems and starting the device") as tell:
+        result = run_suite(request, progress=lambda p: tell(line(p)), stopped=stop.asked.is_set)
     made = [
         Artifact(kind="result", path=f"{result.output}/result.json"),
         Artifact(kind="candidates", path=f"{result.output}/table.csv"),
@@ -104,38 +107,6 @@ def suite(
     if result.status == "interrupted":
         return exits.INTERRUPTED if stop.asked.is_set() else exits.TRY_LATER
     return exits.OK if any(row.trusted for row in result.rows) else exits.NO_KERNEL
-
-
-class _Stop:
-    """Remembers that Ctrl-C was pressed once."""
-
-    def __init__(self) -> None:
-        self.asked = threading.Event()
-
-    def stop(self) -> None:
-        self.asked.set()
-
-
-@contextmanager
-def _progress(shown: Output) -> Generator[Callable[[SuiteProgress], None]]:
-    """Show how far a suite is: one line that changes on a terminal, a line for each measurement elsewhere."""
-    from forewarp.core.untrusted_text import one_line
-    from forewarp.report import display
-    from forewarp.tools.wording import clock
-
-    console = display.stderr()
-
-    def line(p: SuiteProgress) -> str:
-        left = f"{clock(p.left_s)} to go" if p.done < p.total else "done"
-        return f"{p.done}/{p.total}, {left}: {p.problem} {p.kernel}: {p.said}"
-
-    if shown.quiet or (shown.json and not console.is_terminal):
-        yield lambda _: None
-    elif console.is_terminal and not console.is_dumb_terminal:
-        with display.waiting(console, "reading problems and starting the device …") as tell:
-            yield lambda p: tell(line(p))
-    else:
-        yield lambda p: console.print(one_line(line(p)), soft_wrap=True)
 
 
 @takes(InspectRequest, "kernels", kernels=CANDIDATE, task=Parameter(help=INSPECTED_TASK))

@@ -13,8 +13,8 @@ from forewarp.tools import signals
 
 EPILOGUE = (
     "Without a verb, forewarp opens the terminal agent; forewarp -p TEXT does one turn of it and prints the answer.\n\n"
-    "Exit codes: 0 done; 1 internal error; 2 the request is wrong; 3 no correct kernel, a degenerate task, or a pool "
-    "with problems; "
+    "Exit codes: 0 done; 1 internal error; 2 the request is wrong; 3 no correct kernel, a degenerate task, a pool with "
+    "problems, or a locked kernel that got worse; "
     "69 no device or provider; 73 the archive cannot be written; 75 try again later; "
     "130 interrupted, with the best so far.\n\n"
     "With --json, stdout holds exactly one JSON document, also on failure; all else goes to stderr."
@@ -50,25 +50,35 @@ GROUPS = {
     "data": (
         "Pools of measurements as datasets: export, merge, check, count.",
         {
-            "export": ("export", "Write the archive's measurements, or those of other pools, as one pool."),
-            "merge": ("merge", "Write several pools as one."),
-            "deduplicate": ("deduplicate", "Leave out what was measured twice."),
-            "stats": ("stats", "Count what pools hold: by operation, language, bin, failure and split."),
-            "check": ("check", "Check schema, hashes, splits, and that no text speaks of speed."),
+            "export": ("data:export", "Write the archive's measurements, or those of other pools, as one pool."),
+            "merge": ("data:merge", "Write several pools as one."),
+            "deduplicate": ("data:deduplicate", "Leave out what was measured twice."),
+            "stats": ("data:stats", "Count what pools hold: by operation, language, bin, failure and split."),
+            "check": ("data:check", "Check schema, hashes, splits, and that no text speaks of speed."),
+        },
+    ),
+    "gate": (
+        "Keep kernels from getting worse: lock them, and check them again. Alone, it checks.",
+        {
+            "lock": ("gate:lock", "Write what kernels compile to, their forecasts and times into a file to commit."),
+            "check": (
+                "gate:check",
+                "Say which locked kernels are wrong, do not compile or are slower, here or in a new environment.",
+            ),
         },
     ),
     "archive": (
         "Look for damage in the archive, and repair it.",
         {
-            "check": ("check_archive", "Read every row of the archive and say what is damaged."),
+            "check": ("data:check_archive", "Read every row of the archive and say what is damaged."),
             "repair": (
-                "repair_archive",
+                "data:repair_archive",
                 "Keep what can be read of a damaged archive; the damaged file stays beside it.",
             ),
         },
     ),
 }
-"""Functions of `data` and first lines of help, by verb, of verbs with two words."""
+"""Modules with functions, and first lines of help, by verb, of verbs with two words."""
 
 _ABOUT = ("-h", "--help", "--version")
 
@@ -91,7 +101,7 @@ def build_app(*, about: bool = False) -> App:
     for place, (group, (about_group, verbs)) in enumerate(GROUPS.items(), len(VERBS)):
         both = App(name=group, help=about_group, sort_key=place)
         for second, (verb, (function, text)) in enumerate(verbs.items()):
-            both.command(f"forewarp.cli.data:{function}", name=verb, help=text, sort_key=second)
+            both.command(f"forewarp.cli.{function}", name=verb, help=text, sort_key=second)
         app.command(both)
     if about:
         from forewarp.cli.chat import chat
@@ -124,7 +134,7 @@ def _run(given: list[str]) -> int:
 
 
 def _with_verb(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with the verb that may be left out, a value for --resume without one, and `-p -` as one."""
+    """Return the arguments with the verbs that may be left out, a value for --resume without one, and `-p -` as one."""
     given = list(arguments)
     if not given or (given[0].startswith("-") and given[0] not in _ABOUT):
         given.insert(0, "chat")
@@ -132,6 +142,8 @@ def _with_verb(arguments: Sequence[str]) -> list[str]:
         after = given.index("--resume") + 1
         if after == len(given) or given[after].startswith("-"):
             given.insert(after, "")
+    if given[0] == "gate" and given[1:2] not in ([verb] for verb in (*GROUPS["gate"][1], *_ABOUT)):
+        given.insert(1, "check")
     for flag in ("-p", "--prompt") if given[0] == "chat" else ():
         if flag in given[:-1] and given[(at := given.index(flag)) + 1] == "-":
             given[at : at + 2] = ["--prompt=-"]

@@ -104,6 +104,21 @@ class Output:
         with display.waiting(console, f"{text} …") as tell:
             yield lambda stage: tell(f"{stage} …")
 
+    @contextmanager
+    def telling(self, text: str) -> Generator[Callable[[str], None]]:
+        """Show how far long work is: one line that changes on a terminal, a line for each step elsewhere."""
+        from forewarp.core.untrusted_text import one_line
+        from forewarp.report import display
+
+        console = display.stderr()
+        if self.quiet or (self.json and not console.is_terminal):
+            yield lambda _: None
+        elif console.is_terminal and not console.is_dumb_terminal:
+            with display.waiting(console, f"{text} …") as tell:
+                yield tell
+        else:
+            yield lambda said: console.print(one_line(said), soft_wrap=True)
+
     def show(self, document: BaseModel, render: Callable[[Console], None]) -> None:
         """Print a result on stdout: the document with --json, else what `render` prints."""
         from forewarp.cli import printing

@@ -58,6 +58,18 @@ class Tolerance:
     atol: float
 
 
+DEFAULT_TOLERANCES: Final[Mapping[str, Tolerance]] = {
+    "float64": Tolerance(1e-7, 1e-7),
+    "float32": Tolerance(1e-4, 1e-4),
+    "float16": Tolerance(1e-2, 1e-2),
+    "bfloat16": Tolerance(1.6e-2, 1e-2),
+}
+"""Tolerances by the output's dtype, for tasks that set none.
+
+They are KernelBench's, with the absolute part taken relative to the output's root mean square: a softmax over many
+columns has outputs far below any fixed absolute tolerance.
+"""
+
 REFERENCE: Final = "reference"
 """The anchor of every measurement that is not against another kernel."""
 

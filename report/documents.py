@@ -20,6 +20,8 @@ from forewarp.tools.estimate import Estimate
 from forewarp.tools.evaluate import EvaluateResult
 from forewarp.tools.export import ExportResult
 from forewarp.tools.forecast_kernel import ForecastResult
+from forewarp.tools.gate_check import GateResult
+from forewarp.tools.gate_lock import LockResult
 from forewarp.tools.inspect_kernel import InspectResult
 from forewarp.tools.joint_report import JointResult
 from forewarp.tools.measure_kernel import MeasureManyResult
@@ -110,6 +112,18 @@ class EstimateDocument(Estimate, Envelope):  # pyright: ignore[reportIncompatibl
     """Document of `optimize --dry-run`; `status` is estimated."""
 
     model_config = ConfigDict(title="forewarp optimize --dry-run --json")
+
+
+class GateLockDocument(LockResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `gate lock`; `status` is ok, or failed if a kernel was not locked."""
+
+    model_config = ConfigDict(title="forewarp gate lock --json")
+
+
+class GateDocument(GateResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `gate check`; `status` is passed, worse, open or interrupted."""
+
+    model_config = ConfigDict(title="forewarp gate check --json")
 
 
 class JointDocument(JointResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -292,6 +306,8 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "optimize_targets": JointDocument,
     "estimate": EstimateDocument,
     "estimate_targets": JointEstimateDocument,
+    "gate_lock": GateLockDocument,
+    "gate_check": GateDocument,
     "evaluate": EvaluateDocument,
     "calibration": CalibrationDocument,
     "train": TrainDocument,

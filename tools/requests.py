@@ -17,6 +17,7 @@ from forewarp.tools.parts import Amounts, FilePath, Kernel, Part, Place, TaskOrF
 AnyPart = TypeVar("AnyPart", bound=Part)
 
 Baseline = Literal["eager", "compile"]
+LOCK_NAME = "forewarp-kernels.lock.json"
 RewardShape = Literal["correctness", "brier", "crps", "decision"]
 Split = Literal["train", "validation", "test"]
 ExportFormat = Literal["package", "file", "vllm-op"]
@@ -346,6 +347,64 @@ class SuiteRequest(Part):
     )
     retry_failed: bool = Field(default=False, description="Measure again what is recorded and did not work.")
     place: Place = Place()
+
+
+class GateLockRequest(Part):
+    """Request to lock kernels: their files, what they are for, and where they are compiled and measured."""
+
+    kernels: list[Kernel] = Field(min_length=1, description="Files that hold the kernels.")
+    task: TaskOrFile | None = Field(
+        default=None,
+        description="Bundled task, task folder or KernelBench file. Files of Triton kernels need none: what they "
+        "compile to is locked, and no times are.",
+    )
+    inputs: Inputs = None
+    against: Against = None
+    targets: list[str] = Field(
+        default_factory=list[str],
+        description="Card to compile for, which need not be here, such as h100; this machine's, else the H200, if "
+        "left out.",
+    )
+    measure: bool = Field(default=True, description="Measure kernels that the device runs.")
+    args: str = Field(default="", description='Without a task, values by parameter: "x=float32[4096,4096], n=4096".')
+    call: str = Field(default="", description="Without a task, the function of the file to call.")
+    out: FilePath = Field(default=LOCK_NAME, description="File of the lock; what it holds of other kernels stays.")
+    place: Place = Place()
+
+
+class GateCheckRequest(Part):
+    """Request to check locked kernels: against the lock, or in a new environment against an old one."""
+
+    lock: FilePath = Field(default=LOCK_NAME, description="File of the lock.")
+    python: list[FilePath] = Field(
+        default_factory=list[str],
+        max_length=2,
+        description="Python that has torch. One is checked against the lock; of two, the second against the first, "
+        "both timed on one device in turns.",
+    )
+    threshold: str = Field(
+        default="2%",
+        pattern=r"^(\d+(\.\d+)?%|0?\.\d+)$",
+        description="How much slower is too slow, as 2% or 0.02.",
+    )
+    check: bool = Field(
+        default=True, description="Where there is no device for it, run a GPU kernel on the CPU and compare outputs."
+    )
+    budget: int | None = Field(default=None, ge=1, description="Most measurements; the same command goes on later.")
+    max_gpu_seconds: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Most seconds for which the device is held."
+    )
+    device: str = Field(
+        default="auto",
+        description="Device to time on: auto (cuda, else cpu), cuda, cuda:N or cpu; none compiles and checks only.",
+    )
+    archive: ArchiveFile = None
+
+    @property
+    def margin(self) -> float:
+        """The threshold as a share."""
+        text = self.threshold
+        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
 
 
 class EvaluateRequest(Part):

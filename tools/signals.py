@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -61,6 +62,17 @@ class Stoppable(Protocol):
     def stop(self) -> None:
         """Ask it to end; called from a signal handler."""
         ...
+
+
+class StopFlag:
+    """Remembers that Ctrl-C was pressed once."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def stop(self) -> None:
+        """Remember it."""
+        self.asked.set()
 
 
 @contextmanager

@@ -29,6 +29,12 @@ def spread(ratio: float | None, low: float | None, high: float | None) -> str:
     return f"{ratio:.3g}×" if low is None or high is None else str(Interval(ratio=ratio, low=low, high=high))
 
 
+def slower(ratio: Interval) -> str:
+    """Return a ratio of times as how much slower it is, with its interval, in percent."""
+    centre, low, high = (100 * (v - 1) for v in (ratio.ratio, ratio.low, ratio.high))
+    return f"{centre:+.2g} % [{low:+.2g}, {high:+.2g}]"
+
+
 def counted(count: int, what: str) -> str:
     """Return "1 kernel", "2 kernels"."""
     return f"{count:,} {what}{'s' * (count != 1)}"

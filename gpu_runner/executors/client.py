@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Protocol, TypeVar
 
 from forewarp.core import serde
 from forewarp.core.errors import DeviceError, UnprotectedError, WorkerError
@@ -36,6 +37,24 @@ _LOOK_S = 0.1
 LOG_BYTES = 4000
 OnLook = Callable[[TimingLook | None], LookAnswer]
 """Given a look, say how to go on; given None, when timing may begin."""
+
+
+class Turn(Protocol):
+    """One side of a measurement that another process takes turns with: it holds the device, and answers looks."""
+
+    def __enter__(self) -> object:
+        """Wait for the first turn."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        """Leave all turns to the other side."""
+        ...
+
+    def __call__(self, look: TimingLook | None, /) -> LookAnswer:
+        """Answer a look, at the end of a turn only once the next one begins."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

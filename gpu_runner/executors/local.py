@@ -29,7 +29,7 @@ from forewarp.gpu_runner.compilers.extension import settings
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.executors import verdicts
 from forewarp.gpu_runner.executors.artifacts import Builds, cached, key_of, manifest_of
-from forewarp.gpu_runner.executors.client import Reply, WorkerClient
+from forewarp.gpu_runner.executors.client import OnLook, Reply, Turn, WorkerClient
 from forewarp.gpu_runner.executors.launcher import LauncherClient, LaunchOutcome
 from forewarp.gpu_runner.executors.traces import Traces
 from forewarp.gpu_runner.formats import candidate as candidates
@@ -70,7 +70,7 @@ class Limits:
 
     `inductor_s` is what a module that uses `torch.compile` may take longer, per workload: it compiles in its first
     call. `trace_s` bounds the processor time of tracing one workload. `looks` are the numbers of blocks after which a
-    workload's timing may end.
+    workload's timing may end. `memory_share` is the part of the device's memory that a measurement may reckon with.
     """
 
     compile_s: float = 60.0
@@ -81,6 +81,7 @@ class Limits:
     memory: int = 8 << 30
     time_s: float = 0.8
     looks: tuple[int, ...] = LOOKS
+    memory_share: float = 1.0
 
 
 class LocalExecutor:
@@ -94,12 +95,13 @@ class LocalExecutor:
         python: str = sys.executable,
         cache: Path | None = None,
         index: int = 0,
+        turn: Turn | None = None,
     ) -> None:
         """`python` is the interpreter whose torch and Triton are used, `cache` where compiled candidates are kept.
 
-        `index` chooses among several GPUs.
+        `index` chooses among several GPUs. With `turn`, another executor measures at the same time, and takes turns.
         """
-        self._target = target
+        self._target, self._turn = target, turn
         self._limits = limits or Limits()
         self._python, self._cache = python, cache or default_cache()
         self._visible = _visible(index) if target.kind == "cuda" else ""
@@ -179,7 +181,7 @@ class LocalExecutor:
             started(workload.name)
             alone = replace(task.without_seeds(), workloads={self._target.kind: (workload,)})
             job = ValidateJob(task=alone, target=self._target, signatures=(signature,))
-            with self._device, exclusive_device(self._locks, self._target, self._visible):
+            with self._device, self.held():
                 reply = self._worker.run(job, self._limits.measure_s)
             reports.append(serde.from_data(WorkloadReport, _answer_of(task, reply)["workloads"][0]))
         return tuple(reports)
@@ -213,7 +215,7 @@ class LocalExecutor:
         with contextlib.ExitStack() as stack:
             if self._target.kind == "cuda":  # the code is run there, so that Inductor chooses blocks
                 stack.enter_context(self._device)
-                stack.enter_context(exclusive_device(self._locks, self._target, self._visible))
+                stack.enter_context(self.held())
             reply = self._worker.run(job, limit_s)
         answer = reply.answer or serde.to_data(TaskFailure(reply.ending(limit_s)[1]))
         if "error" not in answer or answer["status"] in ("reference_failed", MACHINE):
@@ -336,11 +338,13 @@ class LocalExecutor:
             cell_plans=self._plans(signatures, "cells"),  # also for a module that turns out not to be lifted
             launch_plans=self._plans(signatures, "launched") if launched else (),
         )
-        looks = verdicts.Looks(self._target, beat, {w.name: w.weight for w in task.workloads[self._target.kind]})
-        with self._device, exclusive_device(self._locks, self._target, self._visible):
+        weights = {w.name: w.weight for w in task.workloads[self._target.kind]}
+        looks: OnLook = self._turn or verdicts.Looks(self._target, beat, weights)
+        with self._device, self._turn or self.held():
             if launched:
                 done = self._launcher.measure(job, task.sha256, looks, limit_s)
-                self._launcher.prepare()  # under the lock: the client serves one thread at a time
+                if self._turn is None:  # what opens the device would disturb the other's timing
+                    self._launcher.prepare()  # under the lock: the client serves one thread at a time
             else:
                 done = LaunchOutcome(self._worker.run(job, limit_s, looks), "", "")
         if done.reply.answer is None:
@@ -359,9 +363,14 @@ class LocalExecutor:
             environment={**measured.environment, **({"anchor": done.anchor} if done.anchor else {})},
         )
 
+    def held(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the device against other processes."""
+        return exclusive_device(self._locks, self._target, self._visible)
+
     def _capacity(self) -> int | None:
         """Return the bytes that a workload may take; None where that is not known."""
-        return memory.host_available() if self._target.kind == "cpu" else self._target.memory_bytes
+        most = memory.host_available() if self._target.kind == "cpu" else self._target.memory_bytes
+        return most and int(self._limits.memory_share * most)
 
     def _plans(self, signatures: tuple[Signature, ...], how: memory.How) -> tuple[memory.Plan, ...]:
         """Return how each workload is measured in the memory that there is."""

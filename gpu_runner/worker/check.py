@@ -12,16 +12,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from forewarp.core.values import Tolerance
+from forewarp.core.values import DEFAULT_TOLERANCES, Tolerance
 
-# KernelBench's tolerances, with the absolute part taken relative to the output's root mean square: a softmax over many
-# columns has outputs far below any fixed absolute tolerance.
-DEFAULTS: dict[torch.dtype, Tolerance] = {
-    torch.float64: Tolerance(1e-7, 1e-7),
-    torch.float32: Tolerance(1e-4, 1e-4),
-    torch.float16: Tolerance(1e-2, 1e-2),
-    torch.bfloat16: Tolerance(1.6e-2, 1e-2),
-}
+DEFAULTS: dict[torch.dtype, Tolerance] = {getattr(torch, name): t for name, t in DEFAULT_TOLERANCES.items()}
 KERNELBENCH: dict[torch.dtype, float] = {torch.float16: 1e-2, torch.bfloat16: 1e-2}
 """KernelBench's rtol and atol where they are not 1e-4."""
 REFERENCE_SHARE = 2.0

@@ -1,0 +1,206 @@
+"""Time one kernel in two Python environments at once: a process of each, which take turns on the device.
+
+Each process times the kernel against itself, in a few stretches of blocks. At the end of a stretch it asks how to go
+on, and is not answered before its next turn. So the stretches of the two come in the order A BB AA BB … A: a slow drift
+of the device cancels within each ABBA block. All else that a process does, such as checking, falls into its turns, too.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+from forewarp.core.protocols import Subject
+from forewarp.core.values import Build, Candidate, DeviceKind, Measurement, Target, Task
+from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
+from forewarp.gpu_runner.worker.channel import LookAnswer
+from forewarp.gpu_runner.worker.requests import TimingLook
+
+T = TypeVar("T")
+STRETCHES: Final = 8
+"""Stretches of each process; a whole number of ABBA blocks."""
+STRETCH_BLOCKS: Final[Mapping[DeviceKind, int]] = {"cuda": 2, "cpu": 1}
+"""Blocks of a stretch, of four samples each; native code and graphs get several times as many (`worker/timing.py`)."""
+MEASURE_S: Final = 600.0
+"""Time limit of a measurement, in which the other's turns count."""
+
+
+def limits(kind: DeviceKind) -> Limits:
+    """Return the limits of a process that takes turns: both share the memory, and each stretch ends with a look."""
+    # Nobody is asked at the last look, so that there is one more than stretches.
+    looks = tuple(STRETCH_BLOCKS[kind] * n for n in range(1, STRETCHES + 2))
+    return Limits(measure_s=MEASURE_S, looks=looks, memory_share=0.5)
+
+
+class _Baton:
+    """The right to use the device, which one of two sides has; a side that has left never gets it again."""
+
+    def __init__(self, first: int) -> None:
+        self.first, self._holder, self._left = first, first, set[int]()
+        self._changed = threading.Condition()
+
+    def take(self, side: int) -> None:
+        """Wait for this side's turn."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._holder == side)
+
+    def pass_on(self, side: int, *, leaving: bool = False) -> None:
+        """Give the other side its turn, if it is still there."""
+        with self._changed:
+            self._left |= {side} if leaving else set()
+            if self._holder == side and 1 - side not in self._left:
+                self._holder = 1 - side
+            self._changed.notify_all()
+
+    def is_alone(self, side: int) -> bool:
+        """Return whether the other side has left."""
+        with self._changed:
+            return 1 - side in self._left
+
+
+class _Side:
+    """Implements `client.Turn` for one process. `counts` are the samples at the end of each stretch, by workload.
+
+    The side that begins ends its turns after odd stretches, the other one after even ones.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.begin(_Baton(0))
+
+    def begin(self, baton: _Baton) -> None:
+        """Get ready for a measurement."""
+        self.baton, self.ends_on = baton, int(baton.first == self.number)
+        self.counts: dict[str, list[int]] = {}
+
+    def __enter__(self) -> Self:
+        self.baton.take(self.number)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.baton.pass_on(self.number, leaving=True)
+
+    def __call__(self, look: TimingLook | None) -> LookAnswer:
+        """End a turn where it is time to; say that a workload is done by an answer that leaves out its controls."""
+        if look is None:
+            return "on"
+        counts = self.counts.setdefault(look.samples.workload, [])
+        counts.append(len(look.samples.candidate_s))
+        if len(counts) % 2 == self.ends_on:
+            self.baton.pass_on(self.number)
+            self.baton.take(self.number)
+        return "beaten" if len(counts) >= STRETCHES or self.baton.is_alone(self.number) else "on"
+
+
+@dataclass(frozen=True, slots=True)
+class PairedMeasurement:
+    """One kernel as it was measured in the old and in the new environment, by a fresh process of each.
+
+    `log_ratios` are log(new seconds / old seconds) by workload; empty where one of the two failed.
+    """
+
+    old: Measurement
+    new: Measurement
+    log_ratios: Mapping[str, float]
+
+
+class AlternatingExecutors:
+    """A new server in each of two environments, for one measurement of each of several kernels.
+
+    What differs from process to process, such as where memory lies, differs between two of these.
+    """
+
+    def __init__(self, target: Target, pythons: tuple[str, str], *, cache: Path | None = None, index: int = 0) -> None:
+        """`pythons` are the interpreters, the old one first; for `cache` and `index` see `LocalExecutor`."""
+        self._sides = [_Side(number) for number in range(2)]
+        self._executors = [
+            LocalExecutor(target, limits=limits(target.kind), python=python, cache=cache, index=index, turn=side)
+            for python, side in zip(pythons, self._sides, strict=True)
+        ]
+
+    def probe(self) -> list[dict[str, str]]:
+        """Return the versions in both environments, starting their servers; raises `DeviceError` for lack of torch."""
+        return self._both(lambda number: self._executors[number].probe())
+
+    def compile(self, task: Task, candidate: Candidate) -> list[Build]:
+        """Compile in both environments, one after the other; a build that is cached costs nothing."""
+        return [executor.compile(task, candidate) for executor in self._executors]
+
+    def measure(self, task: Task, subjects: Sequence[Subject], first: int) -> PairedMeasurement:
+        """Check and time one kernel in each environment, usually the same one; `first` (0 or 1) begins.
+
+        Raises `TaskError` where the reference fails in one of them, and `WorkerError` where a process is lost.
+        """
+        baton = _Baton(first)
+        for side, executor in zip(self._sides, self._executors, strict=True):
+            side.begin(baton)
+            executor.describe(task)  # outside of the turns: it runs the reference, or reads the cache
+
+        def measured(number: int) -> Measurement:
+            try:
+                subject = subjects[number]
+                return self._executors[number].measure(task, subject.candidate, subject.build, subject)
+            finally:
+                baton.pass_on(number, leaving=True)  # also where it never took its turn
+
+        with self._executors[0].held():
+            old, new = self._both(measured)
+        return PairedMeasurement(old, new, log_ratios((old, new), [side.counts for side in self._sides]))
+
+    def _both(self, act: Callable[[int], T]) -> list[T]:
+        """Do something with each executor at the same time; raises the first one's error once both have ended."""
+        with ThreadPoolExecutor(2, thread_name_prefix="side") as threads:
+            begun = [threads.submit(act, number) for number in range(2)]
+            try:
+                wait(begun)
+            except BaseException:  # Ctrl-C: the threads end once their processes do
+                self.close()
+                raise
+        return [one.result() for one in begun]
+
+    def close(self) -> None:
+        """End both servers; safe to call twice."""
+        for executor in self._executors:
+            executor.close()
+
+
+def log_ratios(measured: Sequence[Measurement], counts: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, float]:
+    """Return log(new / old) by workload: the median over ABBA blocks of stretches that both sides have.
+
+    `counts` are the samples at the end of each stretch. Where there are too few for a block, all stretches count alike.
+    """
+    old, new = (
+        {w.workload: _levels(w.candidate_s, w.anchor_s, ends.get(w.workload, ())) for w in m.workloads}
+        for m, ends in zip(measured, counts, strict=True)
+    )
+    found: dict[str, float] = {}
+    for workload in old.keys() & new.keys():
+        ratios = [n - o for o, n in zip(old[workload], new[workload], strict=False)]
+        blocks = [fmean(pair) for pair in zip(ratios[::2], ratios[1::2], strict=False)]
+        found[workload] = median(blocks or ratios)
+    return found
+
+
+def _levels(candidate_s: Sequence[float], anchor_s: Sequence[float], ends: Sequence[int]) -> list[float]:
+    """Return the mean log time of each stretch without its tails; both arms are the same kernel."""
+    ends = [*ends] if ends and ends[-1] == len(candidate_s) else [*ends, len(candidate_s)]
+    starts = [0, *ends]
+    return [
+        _trimmed_mean([math.log(s) for s in (*candidate_s[start:end], *anchor_s[start:end])])
+        for start, end in zip(starts, ends, strict=False)
+    ]
+
+
+def _trimmed_mean(values: Sequence[float]) -> float:
+    """Return the mean without the lowest and the highest fifth."""
+    cut = len(values) // 5
+    return fmean(sorted(values)[cut : len(values) - cut])

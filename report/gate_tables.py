@@ -1,0 +1,121 @@
+"""A gate for people, for pull requests and for CI systems. Tables fit 100 columns."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from rich.table import Table
+from rich.text import Text
+
+from forewarp.core.untrusted_text import one_line, printable
+from forewarp.tools import wording
+from forewarp.tools.gate_verdicts import OPEN, WORSE
+from forewarp.tools.suite_tables import cell
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from forewarp.tools.gate_check import GateResult, GateRow
+    from forewarp.tools.gate_lock import LockResult
+
+_CHANGES = 6
+"""Changes that are shown of a kernel, unless all are asked for."""
+
+
+def render_lock(result: LockResult, console: Console) -> None:
+    """Print what was locked, and what was not."""
+    table = Table("kernel", "task", "compiled for", "measured on", box=None, pad_edge=False)
+    for k in result.kernels:
+        times = [f"{name}: {m.speedup}" for name, m in k.measured.items()]
+        table.add_row(*map(Text, (k.path, k.task or "–", ", ".join(k.compiled) or "–", ", ".join(times) or "–")))
+    console.print(table)
+    for text, style in (*((n, "dim") for n in result.notes), *((p, "red") for p in result.problems)):
+        console.print(Text(printable(text)), style=style)
+    console.print(one_line(result.summary), style="red" if result.problems else "bold")
+
+
+def render(result: GateResult, console: Console, *, full: bool = False) -> None:
+    """Print a row for each kernel, then reasons and changes; logs too if `full`."""
+    table = Table("kernel", "task", "verdict", "slower by [95 %]", box=None, pad_edge=False)
+    for row in result.rows:
+        cells = (_name(row), row.task or "–", row.verdict, _ratios(row))
+        table.add_row(*(Text(one_line(c)) for c in cells), style=_colour(row))
+    console.print(table)
+    for row in result.rows:
+        shown = row.changes if full else row.changes[:_CHANGES]
+        for text, style in (*((r, _colour(row)) for r in row.reasons), *((c, "dim") for c in shown)):
+            console.print(Text(f"{_name(row)}: {one_line(text)}"), style=style)
+        if len(shown) < len(row.changes):
+            console.print(f"{_name(row)}: {len(row.changes) - len(shown)} more changes; -v shows all", style="dim")
+        if row.log and (full or row.verdict in ("wrong", "does not compile")):
+            console.print(Text(printable(row.log).strip()), style="dim")
+    console.print(one_line(result.summary), style="bold")
+    console.print(Text(_conditions(result)), style="dim")
+
+
+def as_markdown(result: GateResult) -> str:
+    """Return a comment for a pull request."""
+    bad = sum(row.verdict in WORSE for row in result.rows)
+    head = f"{wording.counted(bad, 'kernel')} got worse" if bad else "no kernel got worse"
+    lines = [f"### forewarp gate: {head}", "", cell(result.summary), ""]
+    lines += ["| kernel | task | verdict | slower by [95 %] | why |", "|---|---|---|---|---|"]
+    for row in result.rows:
+        verdict = f"**{row.verdict}**" if row.verdict in WORSE else row.verdict
+        cells = (cell(_name(row)), cell(row.task or "–"), verdict, cell(_ratios(row)), cell("; ".join(row.reasons)))
+        lines.append(f"| {' | '.join(cells)} |")
+    changed = [f"- {cell(_name(row))}: {cell(change)}" for row in result.rows for change in row.changes]
+    if changed:
+        lines += [
+            "",
+            f"<details><summary>{wording.counted(len(changed), 'change')}</summary>",
+            "",
+            *changed,
+            "",
+            "</details>",
+        ]
+    return "\n".join([*lines, "", cell(_conditions(result)), ""])
+
+
+def as_junit(result: GateResult) -> str:
+    """Return a test suite in JUnit's XML: a kernel that got worse failed, one that tells nothing was skipped."""
+    suite = ElementTree.Element("testsuite", name="forewarp gate", tests=str(len(result.rows)))
+    for key, group in (("failures", WORSE), ("skipped", OPEN)):
+        suite.set(key, str(sum(row.verdict in group for row in result.rows)))
+    for row in result.rows:
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=one_line(row.task or "no task"), name=one_line(_name(row))
+        )
+        tag = "failure" if row.verdict in WORSE else "skipped" if row.verdict in OPEN else ""
+        if tag:
+            said = ElementTree.SubElement(case, tag, message=one_line(f"{row.verdict}: {'; '.join(row.reasons)}"))
+            said.text = printable("\n".join((*row.reasons, *row.changes, row.log)))
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _name(row: GateRow) -> str:
+    tunables = " ".join(f"{k}={v}" for k, v in row.tunables.items())
+    return f"{PurePosixPath(row.path).name} {tunables}".strip()
+
+
+def _ratios(row: GateRow) -> str:
+    shapes = [s for s in row.shapes if s.ratio is not None]
+    return ", ".join(f"{s.name} {wording.slower(s.ratio)}" for s in shapes if s.ratio is not None) or "–"
+
+
+def _colour(row: GateRow) -> str:
+    return "red" if row.verdict in WORSE else "yellow" if row.verdict in OPEN else "green"
+
+
+def _conditions(result: GateResult) -> str:
+    """Say what was compared, where, and how often it is wrong."""
+    parts = ["against the lock" if result.against == "lock" else "a new environment against an old one"]
+    parts += [f"on {result.device.name}" if result.device else "nothing was timed", f"threshold {result.threshold:.2g}"]
+    if result.alarm_error is not None:
+        parts.append(f"any false alarm over all kernels and looks: at most {result.alarm_error:.0%}")
+    named = [
+        " ".join(f"{k} {v[k]}" for k in ("python", "torch", "triton", "driver") if v.get(k)) for v in result.versions
+    ]
+    return "; ".join([*parts, *(f"{which}: {text}" for which, text in zip(("old", "new"), named, strict=False))])

@@ -1,0 +1,354 @@
+"""Check locked kernels: against their lock, or in a new environment against an old one, timed in turns."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from forewarp.core.errors import CandidateError, TaskError
+from forewarp.core.languages import languages_on
+from forewarp.core.values import Target
+from forewarp.gpu_runner import devices
+from forewarp.tools import gate_verdicts as verdicts
+from forewarp.tools import session as sessions
+from forewarp.tools import wording
+from forewarp.tools.gate_lock import (
+    LockedKernel,
+    forecast_locked,
+    inspect_locked,
+    launches_of,
+    load_locked_task,
+    measure_locked,
+    read_again,
+    read_lock,
+    versions_of,
+)
+from forewarp.tools.gate_rounds import PairedRounds, TimedKernel
+from forewarp.tools.gate_verdicts import OPEN, WORSE, GateVerdict
+from forewarp.tools.inspect_kernel import KernelInspection
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Part, Place, trim
+from forewarp.tools.requests import GateCheckRequest
+from forewarp.tools.session import Executors
+
+GateStatus = Literal["passed", "worse", "open", "interrupted"]
+
+
+class GateShape(Part):
+    """One shape that was timed in both environments."""
+
+    name: str
+    verdict: GateVerdict
+    ratio: Interval | None = Field(description="New time / old time with its 95 % interval; null after one round.")
+    rounds: int
+
+
+class GateRow(Part):
+    """One locked kernel."""
+
+    path: str
+    tunables: dict[str, int]
+    task: str | None
+    verdict: GateVerdict
+    reasons: list[str] = Field(description="What the verdict rests on.")
+    shapes: list[GateShape] = Field(default_factory=list[GateShape])
+    changes: list[str] = Field(default_factory=list[str], description="What differs otherwise; it decides nothing.")
+    log: str = ""
+
+
+class GateResult(Part):
+    """Result of a check: a row for each locked kernel."""
+
+    summary: str
+    schema_version: int = SCHEMA_VERSION
+    status: GateStatus
+    lock: str
+    against: Literal["lock", "environment"]
+    device: Device | None = Field(description="Null where nothing was timed.")
+    threshold: float
+    alarm_error: float | None = Field(
+        description="Bound on the chance that any kernel is called slower or faster wrongly; null against the lock."
+    )
+    versions: list[dict[str, str]] = Field(description="Of each Python that was named; empty where none was started.")
+    measurements: int
+    device_s: float
+    rows: list[GateRow]
+
+
+@dataclass(slots=True)
+class _State:
+    """What is known of one kernel so far; the verdict is the worst of what was found."""
+
+    kernel: LockedKernel
+    reasons: dict[GateVerdict, list[str]] = field(default_factory=dict[GateVerdict, list[str]])
+    shapes: list[GateShape] = field(default_factory=list[GateShape])
+    changes: list[str] = field(default_factory=list[str])
+    log: str = ""
+
+    def say(self, verdict: GateVerdict, reason: str, log: str = "") -> None:
+        self.reasons.setdefault(verdict, []).append(reason)
+        self.log = self.log or trim(log)
+
+    @property
+    def verdict(self) -> GateVerdict:
+        return next(v for v in ORDER if v in self.reasons or v == "same")
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is nothing to time."""
+        return bool({"does not compile", "wrong", "not compared"} & self.reasons.keys())
+
+    def row(self) -> GateRow:
+        reasons = self.reasons.get(self.verdict, [])
+        kernel = self.kernel
+        found = {"shapes": self.shapes, "changes": self.changes, "log": self.log}
+        return GateRow.of(kernel, verdict=self.verdict, reasons=reasons, **found)
+
+
+ORDER: tuple[GateVerdict, ...] = (
+    "does not compile",
+    "wrong",
+    "slower",
+    "likely slower",
+    "not compared",
+    "too noisy",
+    "faster",
+    "same",
+)
+"""Verdicts of a kernel, the one that goes before others first."""
+
+
+def check_gate(
+    request: GateCheckRequest,
+    *,
+    stage: Callable[[str], None] = lambda _: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> GateResult:
+    """Check every kernel of a lock; once `stopped` says so, the rest is left for the next call.
+
+    Raises `UsageError` for a lock that cannot be read, `DeviceError` where the device asked for, a Python or its torch
+    is missing, and `WorkerError`.
+    """
+    path = Path(request.lock).expanduser().absolute()
+    lock = read_lock(path)
+    target = None if request.device == "none" else devices.choose(request.device)
+    states = [_State(k) for k in lock.kernels]
+    for state in states:
+        _note_source(state, path.parent)
+    check = _Check(request, path.parent, states, target, stage, stopped)
+    if len(request.python) == 2:
+        check.compare_environments(request.python[0], request.python[1])
+    else:
+        check.compare_with_lock(request.python[0] if request.python else None)
+    return check.result(path)
+
+
+def _note_source(state: _State, root: Path) -> None:
+    try:
+        if read_again(state.kernel, root).sha256 != state.kernel.sha256:
+            state.changes.append("the source has changed since the lock")
+        if state.kernel.task is not None and load_locked_task(state.kernel, root).sha256 != state.kernel.task_sha256:
+            state.changes.append("the task has changed since the lock")
+    except CandidateError as e:
+        state.say("does not compile", e.message)
+    except TaskError as e:
+        state.say("not compared", e.message)
+
+
+@dataclass(slots=True)
+class _Check:
+    """One check in progress."""
+
+    request: GateCheckRequest
+    root: Path
+    states: list[_State]
+    target: Target | None
+    stage: Callable[[str], None]
+    stopped: Callable[[], bool]
+    timed: bool = False
+    interrupted: bool = False
+    measurements: int = 0
+    device_s: float = 0.0
+    versions: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+
+    def compare_with_lock(self, python: str | None) -> None:
+        """Compare machine code, forecasts, outputs, and times where the lock has some of this device."""
+        place = Place(device=self.request.device, archive=self.request.archive, python=python)
+        with Executors() as executors:
+            for state in self._open():
+                if self._spent():
+                    break
+                self.stage(f"checking {state.kernel.path}")
+                timed = self._runs(state.kernel)
+                self._compare_code(state, python, check=self.request.check and not timed)
+                if timed and not state.failed:
+                    self._measure_again(state, place, executors)
+
+    def _compare_code(self, state: _State, python: str | None, *, check: bool) -> None:
+        kernel, margin = state.kernel, self.request.margin
+        for number, (target, before) in enumerate(kernel.compiled.items()):
+            found = inspect_locked([kernel], self.root, target, python, check=check and not number)[0]
+            if found is None or not _compiles(state, found, target):
+                return
+            after = launches_of(found)
+            signs = verdicts.signs_of_slower(before, after)
+            now = forecast_locked(kernel, self.root, target, python)
+            signs.append(verdicts.forecast_sign(kernel.forecasts.get(target), now, margin))
+            _heed_code(state, target, [s for s in signs if s], verdicts.differences(before, after))
+            _heed_check(state, found)
+
+    def _measure_again(self, state: _State, place: Place, executors: Executors) -> None:
+        kernel, start = state.kernel, time.monotonic()
+        try:
+            result = measure_locked(kernel, self.root, place, executors)
+        except TaskError as e:
+            state.say("not compared", e.message)
+            return
+        self.measurements, self.timed = self.measurements + 1, True
+        self.device_s += result.cost.device_s or time.monotonic() - start
+        if result.status == "compile_error":
+            state.say("does not compile", f"on {result.device.name}", result.log)
+        elif result.status != "ok":
+            state.say("wrong", result.summary, result.log)
+        elif not result.trusted:
+            state.say("not compared", result.summary, result.log)
+        elif (before := kernel.measured.get(result.device.name)) is None:
+            state.changes.append(f"times of {result.device.name} are not in the lock")
+        elif before.versions.get("torch") != (now := versions_of(result, place)).get("torch"):
+            torch = f"{before.versions.get('torch')} → {now.get('torch')}"
+            state.changes.append(f"times are not compared: with torch {torch} the reference may be another")
+        elif sign := verdicts.times_sign(before, result, self.request.margin):
+            state.say("likely slower", f"{result.device.name}: {sign}")
+        else:
+            state.say("same", f"{result.device.name}: outputs and times, as far as another day can tell")
+
+    def compare_environments(self, old: str, new: str) -> None:
+        """Compare machine code in two environments, then times; without a device, outputs by a run on the CPU."""
+        for state in self._open():
+            self.stage(f"compiling {state.kernel.path}")
+            self._compare_both(state, old, new, timed=self._runs(state.kernel))
+        states = [s for s in self._open() if self._runs(s.kernel)]
+        if self.target is None or not states:
+            return
+        self.timed = True
+        kernels = [
+            TimedKernel(
+                s.kernel.path, load_locked_task(s.kernel, self.root), read_again(s.kernel, self.root), self.target
+            )
+            for s in states
+        ]
+        archive = sessions.archive_path(Place(archive=self.request.archive))
+        rounds = PairedRounds(kernels, (old, new), archive, self.request.margin, self.stage, self._spend)
+        try:
+            self.versions = rounds.run(devices.indices(self.request.device)[0] if self.target.kind == "cuda" else 0)
+        finally:
+            for state, kernel in zip(states, kernels, strict=True):
+                _heed_times(state, kernel)
+
+    def _compare_both(self, state: _State, old: str, new: str, *, timed: bool) -> None:
+        kernel, check = state.kernel, self.request.check and not timed
+        for number, target in enumerate(kernel.compiled):
+            before = inspect_locked([kernel], self.root, target, old)[0]
+            after = inspect_locked([kernel], self.root, target, new, check=check and not number)[0]
+            if after is None or before is None or not _compiles(state, after, target):
+                return
+            if before.status != "ok":
+                state.changes.append(f"{target}: it does not compile in the old environment")
+                continue
+            codes = launches_of(before), launches_of(after)
+            signs = [] if timed else verdicts.signs_of_slower(*codes)
+            _heed_code(state, target, signs, verdicts.differences(*codes))
+            _heed_check(state, after)
+
+    def _open(self) -> list[_State]:
+        return [s for s in self.states if not s.failed]
+
+    def _runs(self, kernel: LockedKernel) -> bool:
+        """Return whether a kernel is timed: of a module, only its times tell whether it runs on a CPU."""
+        kind = self.target.kind if self.target else None
+        if kind is None or kernel.task is None or kernel.language not in languages_on(kind):
+            return False
+        return kind == "cuda" or kernel.language != "python" or self.target_name in kernel.measured
+
+    @property
+    def target_name(self) -> str:
+        """The device's name; "" where none is used."""
+        return self.target.name if self.target else ""
+
+    def _spend(self, measurements: int, device_s: float) -> bool:
+        """Book what was measured; return whether nothing more may be."""
+        self.measurements, self.device_s = self.measurements + measurements, self.device_s + device_s
+        return self._spent()
+
+    def _spent(self) -> bool:
+        most_s, most = self.request.max_gpu_seconds, self.request.budget
+        over = (most is not None and self.measurements >= most) or (most_s is not None and self.device_s >= most_s)
+        self.interrupted = self.interrupted or over or self.stopped()
+        return self.interrupted
+
+    def result(self, lock: Path) -> GateResult:
+        """Return what came of it."""
+        rows = [s.row() for s in self.states]
+        two = len(self.request.python) == 2
+        worse, open_ = (sum(r.verdict in group for r in rows) for group in (WORSE, OPEN))
+        left: GateStatus = "interrupted" if self.interrupted else "open" if open_ else "passed"
+        return GateResult(
+            summary=_summary(rows, interrupted=self.interrupted),
+            status="worse" if worse else left,
+            lock=str(lock),
+            against="environment" if two else "lock",
+            device=Device.of(self.target) if self.target and self.timed else None,
+            threshold=self.request.margin,
+            alarm_error=verdicts.ALARM_ERROR if two and self.timed else None,
+            versions=self.versions,
+            measurements=self.measurements,
+            device_s=self.device_s,
+            rows=rows,
+        )
+
+
+def _compiles(state: _State, found: KernelInspection, target: str) -> bool:
+    if found.status is None:
+        state.say("not compared", found.log.partition("\n")[0], found.log)
+    elif found.status != "ok":
+        state.say("does not compile", f"for {target}", found.log)
+    return found.status == "ok"
+
+
+def _heed_code(state: _State, target: str, signs: Sequence[str], changes: Sequence[str]) -> None:
+    for sign in signs:
+        state.say("likely slower", f"{target}: {sign}")
+    state.changes += [f"{target}: {text}" for text in changes]
+    state.say("same", f"{target}: {'other machine code, without a sign of being slower' if changes else 'machine code'}")
+
+
+def _heed_check(state: _State, found: KernelInspection) -> None:
+    if found.check is not None and not found.check.sound:
+        faults = "; ".join(f"{f.kind} at {f.where}" for f in found.check.findings)
+        state.say("wrong", f"{found.check.how}, {found.check.status}: {found.check.message or faults}")
+
+
+def _heed_times(state: _State, timed: TimedKernel) -> None:
+    """Take over what the rounds of a kernel came to."""
+    if timed.failure is not None and timed.failure.verdict is not None:
+        state.say(timed.failure.verdict, timed.failure.reason, timed.failure.log)
+        return
+    for name, found in timed.shapes().items():
+        verdict: GateVerdict = (found and found.verdict) or "too noisy"
+        interval = found and Interval(ratio=found.ratio, low=found.low, high=found.high)
+        rounds = len(timed.log_ratios(name))
+        state.shapes.append(GateShape(name=name, verdict=verdict, ratio=interval, rounds=rounds))
+        said = f"{wording.slower(interval)} " if interval else ""
+        state.say(verdict, f"{name}: {said}after {wording.counted(rounds, 'round')}")
+
+
+def _summary(rows: Sequence[GateRow], *, interrupted: bool) -> str:
+    counts = Counter(r.verdict for r in rows)
+    said = ", ".join(f"{counts[v]} {v}" for v in ORDER if counts[v])
+    left = " Something is left: run the same command again to go on." if interrupted else ""
+    return f"{wording.counted(len(rows), 'locked kernel')}: {said or 'nothing to check'}.{left}"

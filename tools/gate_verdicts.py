@@ -1,0 +1,144 @@
+"""Verdicts of the gate: on machine code and forecasts, on times of another card or day, and on paired rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Final, Literal
+
+from forewarp.tools.gate_lock import LockedForecast, LockedLaunch, LockedMeasurement
+from forewarp.tools.measured import MeasureResult
+
+GateVerdict = Literal[
+    "same", "faster", "slower", "likely slower", "wrong", "does not compile", "too noisy", "not compared"
+]
+WORSE: Final = ("slower", "likely slower", "wrong", "does not compile")
+"""Verdicts that the gate does not let through."""
+OPEN: Final = ("too noisy", "not compared")
+"""Verdicts that say nothing of the kernel."""
+ALARM_ERROR: Final = 0.05
+"""Chance that any shape of any kernel is called slower, or faster, where its times differ by the threshold at most."""
+ROUNDS: Final = (4, 6, 9, 13, 19)
+"""Numbers of rounds after which a shape may be decided."""
+CARD_SPREAD: Final = 0.0442
+"""Distance (log-ratio) within which 95 % of the shapes came out again on another GPU of the same kind, or another day.
+
+From `benchmarks/results/repeat_agreement.json`: 350 shapes of 175 kernels, speed-ups over the reference.
+"""
+REGISTER_STEP: Final = 8
+"""Registers are given to a thread in units of this many; fewer more cost nothing."""
+_ROUNDED: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class PairedRatio:
+    """New time / old time of one shape with its 95 % interval; `verdict` is None while it is open."""
+
+    ratio: float
+    low: float
+    high: float
+    verdict: Literal["same", "faster", "slower"] | None
+
+
+def judge(log_ratios: Sequence[float], threshold: float, tests: int) -> PairedRatio:
+    """Judge one of `tests` shapes by one log-ratio (new / old) a round; each round has new processes of both sides.
+
+    The interval is Student's over the rounds, so that it holds what differs from process to process. `slower` and
+    `faster` are said where a one-sided interval lies beyond the threshold, at a level that leaves `ALARM_ERROR` for all
+    tests and all looks together (Bonferroni); `same` where it lies within, at a level for this shape's looks alone:
+    each `same` stands for its own kernel. Between looks, nothing is decided. Raises ValueError below two rounds.
+    """
+    from scipy.stats import t as student
+
+    n = len(log_ratios)
+    centre, error = fmean(log_ratios), stdev(log_ratios) / math.sqrt(n)
+    beyond, within, shown = (
+        error * float(student.ppf(1 - p, n - 1))
+        for p in (ALARM_ERROR / (tests * len(ROUNDS)), ALARM_ERROR / len(ROUNDS), 0.025)
+    )
+    margin, verdict = math.log1p(threshold), None
+    if n in ROUNDS:
+        if centre - beyond > margin:
+            verdict = "slower"
+        elif centre + beyond < -margin:
+            verdict = "faster"
+        elif abs(centre) + within <= margin:
+            verdict = "same"
+    return PairedRatio(math.exp(centre), math.exp(centre - shown), math.exp(centre + shown), verdict)
+
+
+def signs_of_slower(before: Sequence[LockedLaunch], after: Sequence[LockedLaunch]) -> list[str]:
+    """Say what of the machine code is likely to cost time; empty where the launches are others altogether."""
+    found: list[str] = []
+    for old, new in _pairs(before, after):
+        if new.local_bytes > old.local_bytes:
+            found.append(f"{_named(new)} spills: {old.local_bytes} → {new.local_bytes} bytes of local memory a thread")
+        if _steps(new.registers) > _steps(old.registers):
+            found.append(f"{_named(new)} takes more registers: {old.registers} → {new.registers}")
+        if old.occupancy is not None and new.occupancy is not None and new.occupancy < old.occupancy - _ROUNDED:
+            found.append(f"{_named(new)} has less occupancy: {old.occupancy:.0%} → {new.occupancy:.0%}")
+    return found
+
+
+def differences(before: Sequence[LockedLaunch], after: Sequence[LockedLaunch]) -> list[str]:
+    """Say all that differs in the machine code."""
+    if not _pairs(before, after) and (before or after):
+        return [
+            f"other launches: {', '.join(map(_named, before)) or 'none'} → {', '.join(map(_named, after)) or 'none'}"
+        ]
+    found: list[str] = []
+    for old, new in _pairs(before, after):
+        parts = [
+            f"{what} {was} → {now}"
+            for what, was, now in (
+                ("registers", old.registers, new.registers),
+                ("local memory", old.local_bytes, new.local_bytes),
+                ("shared memory", old.shared_bytes, new.shared_bytes),
+                ("occupancy", old.occupancy, new.occupancy),
+                ("instructions", sum(old.instructions.values()), sum(new.instructions.values())),
+            )
+            if was != now
+        ]
+        if not parts and old.instructions != new.instructions:
+            parts = ["other instructions"]
+        if parts:
+            found.append(f"{_named(new)}: {', '.join(parts)}")
+    return found
+
+
+def forecast_sign(before: LockedForecast | None, after: LockedForecast | None, threshold: float) -> str:
+    """Say that the forecast has fallen by more than the threshold; "" where not, or another forewarp made it."""
+    if before is None or after is None or before.forewarp != after.forewarp:
+        return ""
+    fallen = before.median.ratio / after.median.ratio > 1 + threshold
+    return f"the forecast has fallen: {before.median.ratio:.3g}× → {after.median.ratio:.3g}×" if fallen else ""
+
+
+def times_sign(before: LockedMeasurement, after: MeasureResult, threshold: float) -> str:
+    """Say which shapes are slower than locked, beyond what another card of the kind or another day explains.
+
+    Whole intervals of the speed-up over the anchor must be apart by the threshold and `CARD_SPREAD`.
+    """
+    now = {w.name: w.speedup for w in after.workloads}
+    slower = [
+        f"{s.name}: {s.speedup} → {now[s.name]}"
+        for s in before.shapes
+        if s.name in now and math.log(s.speedup.low / now[s.name].high) > math.log1p(threshold) + CARD_SPREAD
+    ]
+    return f"the speed-up has fallen since {before.date[:10]}, {'; '.join(slower)}" if slower else ""
+
+
+def _pairs(before: Sequence[LockedLaunch], after: Sequence[LockedLaunch]) -> list[tuple[LockedLaunch, LockedLaunch]]:
+    """Return launches that belong together; none where their order or number is another."""
+    names = [[(launch.workload, launch.kernel) for launch in launches] for launches in (before, after)]
+    return list(zip(before, after, strict=True)) if names[0] == names[1] else []
+
+
+def _named(launch: LockedLaunch) -> str:
+    return f"{launch.kernel} ({launch.workload})" if launch.workload else launch.kernel
+
+
+def _steps(registers: int) -> int:
+    return -(-registers // REGISTER_STEP)
