@@ -12,7 +12,7 @@ from forewarp.core.values import Candidate, Task, Workload
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
 
-WORK = (0, 50, 100, 200, 201, 202, 203, 204, 210, 300, 400)
+WORK = (0, 50, 100, 200, 201, 202, 203, 204, 206, 210, 300, 309, 400, 412)
 EXTRA = (0, 5, 10, 15, 20, 50)
 
 _REFERENCE = """

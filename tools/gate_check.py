@@ -258,8 +258,8 @@ class _Check:
             if after is None or before is None or not _compiles(state, after, target):
                 return
             if before.status != "ok":
-                state.changes.append(f"{target}: it does not compile in the old environment")
-                continue
+                state.say("not compared", f"{target}: it does not compile in the old environment", before.log)
+                return
             codes = launches_of(before), launches_of(after)
             signs = [] if timed else verdicts.signs_of_slower(*codes)
             _heed_code(state, target, signs, verdicts.differences(*codes))
@@ -324,7 +324,9 @@ def _heed_code(state: _State, target: str, signs: Sequence[str], changes: Sequen
     for sign in signs:
         state.say("likely slower", f"{target}: {sign}")
     state.changes += [f"{target}: {text}" for text in changes]
-    state.say("same", f"{target}: {'other machine code, without a sign of being slower' if changes else 'machine code'}")
+    state.say(
+        "same", f"{target}: {'other machine code, without a sign of being slower' if changes else 'machine code'}"
+    )
 
 
 def _heed_check(state: _State, found: KernelInspection) -> None:

@@ -154,7 +154,8 @@ class AlternatingExecutors:
 
         with self._executors[0].held():
             old, new = self._both(measured)
-        return PairedMeasurement(old, new, log_ratios((old, new), [side.counts for side in self._sides]))
+        kind, counts = self._executors[0].target.kind, [side.counts for side in self._sides]
+        return PairedMeasurement(old, new, log_ratios(kind, (old, new), counts))
 
     def _both(self, act: Callable[[int], T]) -> list[T]:
         """Do something with each executor at the same time; raises the first one's error once both have ended."""
@@ -173,13 +174,15 @@ class AlternatingExecutors:
             executor.close()
 
 
-def log_ratios(measured: Sequence[Measurement], counts: Sequence[Mapping[str, Sequence[int]]]) -> dict[str, float]:
+def log_ratios(
+    kind: DeviceKind, measured: Sequence[Measurement], counts: Sequence[Mapping[str, Sequence[int]]]
+) -> dict[str, float]:
     """Return log(new / old) by workload: the median over ABBA blocks of stretches that both sides have.
 
     `counts` are the samples at the end of each stretch. Where there are too few for a block, all stretches count alike.
     """
     old, new = (
-        {w.workload: _levels(w.candidate_s, w.anchor_s, ends.get(w.workload, ())) for w in m.workloads}
+        {w.workload: _levels(kind, w.candidate_s, w.anchor_s, ends.get(w.workload, ())) for w in m.workloads}
         for m, ends in zip(measured, counts, strict=True)
     )
     found: dict[str, float] = {}
@@ -190,17 +193,26 @@ def log_ratios(measured: Sequence[Measurement], counts: Sequence[Mapping[str, Se
     return found
 
 
-def _levels(candidate_s: Sequence[float], anchor_s: Sequence[float], ends: Sequence[int]) -> list[float]:
-    """Return the mean log time of each stretch without its tails; both arms are the same kernel."""
+def _levels(
+    kind: DeviceKind, candidate_s: Sequence[float], anchor_s: Sequence[float], ends: Sequence[int]
+) -> list[float]:
+    """Return the log time of each stretch; both arms are the same kernel."""
     ends = [*ends] if ends and ends[-1] == len(candidate_s) else [*ends, len(candidate_s)]
     starts = [0, *ends]
     return [
-        _trimmed_mean([math.log(s) for s in (*candidate_s[start:end], *anchor_s[start:end])])
+        _level(kind, [math.log(s) for s in (*candidate_s[start:end], *anchor_s[start:end])])
         for start, end in zip(starts, ends, strict=False)
     ]
 
 
-def _trimmed_mean(values: Sequence[float]) -> float:
-    """Return the mean without the lowest and the highest fifth."""
-    cut = len(values) // 5
-    return fmean(sorted(values)[cut : len(values) - cut])
+def _level(kind: DeviceKind, values: Sequence[float]) -> float:
+    """Return the level of some log times: on a GPU the mean without the lowest and the highest fifth.
+
+    On a CPU, where others only ever add to a call's time, it is the lowest decile: from round to round it differs by a
+    third of what means do.
+    """
+    ordered = sorted(values)
+    if kind == "cpu":
+        return ordered[len(ordered) // 10]
+    cut = len(ordered) // 5
+    return fmean(ordered[cut : len(ordered) - cut])

@@ -1,0 +1,245 @@
+"""Repeat the gate on equal kernels, and on kernels with 3 % more work: false alarms, and alarms that are missing.
+
+    python benchmarks/gate.py --device cpu --for 1500 --out benchmarks/results/gate_cpu.json
+    python benchmarks/gate.py --device cuda --for 200 --out gate.json            # again and again: it goes on
+    python benchmarks/gate.py --table benchmarks/results/gate_cpu.json
+    python benchmarks/gate.py --simulate --out benchmarks/results/gate_simulation.json
+
+Each round starts new servers for both sides and times every case once, as `forewarp gate check` with two Pythons does.
+The rounds of a case, in order, are cut into runs: a run ends where the gate would have decided, or given up. All cases
+of a kind are one family. Equal cases are bundled seeds on each of their shapes (on the CPU device, whose seeds take too
+long, kernels of `planted.py`); planted ones are kernels of `planted.py` whose loop runs 3 % longer in the new
+environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import planted
+from provenance import provenance, write
+
+from forewarp.core.languages import languages_on
+from forewarp.core.protocols import Subject
+from forewarp.core.values import Candidate, Task
+from forewarp.gpu_runner import devices
+from forewarp.gpu_runner.executors.alternating import AlternatingExecutors
+from forewarp.gpu_runner.formats import task as tasks
+
+RESULT = Path(__file__).parent / "results" / "gate_cpu.json"
+MORE = {200: 206, 300: 309, 400: 412}
+"""Repeats per element of the planted kernels, and 3 % more."""
+TILES = {"cpu": range(2, 16, 2), "cuda": range(16384, 73728, 8192)}
+THRESHOLD = 0.02
+SIMULATED = {
+    "normal": lambda rng, n: rng.standard_normal(n),
+    "Student's t, 3 degrees of freedom": lambda rng, n: rng.standard_t(3, n) / math.sqrt(3),
+    "one round in ten 5 times as far off": lambda rng, n: rng.standard_normal(n) * (1 + 4 * (rng.random(n) < 0.1)),
+    "skewed (log-normal)": lambda rng, n: (rng.lognormal(0, 0.75, n) - math.exp(0.28125)) / 1.1496,
+}
+"""Noise of a round with standard deviation 1, but for the outliers."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel of each environment on one shape."""
+
+    name: str
+    planted: bool
+    task: Task
+    kernels: tuple[Candidate, Candidate]
+
+
+def cases(device: str, count: int, folder: Path) -> list[Case]:
+    """Return `count` equal cases and as many planted ones."""
+    made = [
+        (f"work {work}, {tiles} tiles", planted.task(folder, tiles), (work, more))
+        for tiles in TILES[device]
+        for work, more in MORE.items()
+    ]
+    slower = [Case(n, True, t, tuple(planted.kernel(device, work=w) for w in both)) for n, t, both in made]  # pyright: ignore[reportArgumentType]
+    if device == "cpu":
+        equal = [replace(c, planted=False, kernels=(c.kernels[0], c.kernels[0])) for c in slower]
+    else:
+        equal = list(_bundled(device))
+        random.Random(0).shuffle(equal)
+    return equal[:count] + slower[:count]
+
+
+def _bundled(device: str) -> Iterator[Case]:
+    for name in tasks.bundled():
+        task = tasks.load(name)
+        for workload in task.workloads[device]:  # pyright: ignore[reportArgumentType]
+            alone = replace(task.without_seeds(), workloads={device: (workload,)})  # pyright: ignore[reportArgumentType]
+            for seed in task.seeds:
+                if seed.language in languages_on(device):  # pyright: ignore[reportArgumentType]
+                    yield Case(f"{name} {workload.name} {seed.language}", False, alone, (seed, seed))
+
+
+def measured(device: str, count: int, pythons: tuple[str, str], first: int) -> Iterator[dict[str, Any]]:
+    """Yield one ratio after another, round after round without end."""
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = cases(device, count, Path(folder))
+        for number in range(first, sys.maxsize):
+            pair = AlternatingExecutors(devices.choose(device), pythons)
+            try:
+                order = random.Random(number)
+                for case in order.sample(chosen, len(chosen)):
+                    subjects = [
+                        Subject(kernel, pair.compile(case.task, kernel)[side])
+                        for side, kernel in enumerate(case.kernels)
+                    ]
+                    begun = time.monotonic()
+                    found = pair.measure(case.task, subjects, order.randrange(2))
+                    yield {
+                        "round": number,
+                        "case": case.name,
+                        "planted": case.planted,
+                        "statuses": [found.old.status, found.new.status],
+                        "log_ratios": dict(found.log_ratios),
+                        "us": [w.candidate_median_s * 1e6 for w in found.old.workloads],
+                        "seconds": round(time.monotonic() - begun, 2),
+                    }
+            finally:
+                pair.close()
+
+
+def runs_of(ratios: Sequence[float], tests: int) -> list[dict[str, Any]]:
+    """Cut a case's rounds into runs of the gate; one that is not decided and not at its end is left out."""
+    from forewarp.tools.gate_verdicts import ROUNDS, judge
+
+    runs: list[dict[str, Any]] = []
+    begun = 0
+    for end in range(1, len(ratios) + 1):
+        here = ratios[begun:end]
+        found = judge(here, THRESHOLD, tests) if len(here) > 1 else None
+        if found and (found.verdict or len(here) == ROUNDS[-1]):
+            runs.append({"verdict": found.verdict or "too noisy", "rounds": len(here), "ratio": found.ratio})
+            begun = end
+    return runs
+
+
+def summed_up(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return for equal and for planted cases what their runs came to, with exact 95 % intervals."""
+    from scipy import stats
+
+    table: list[dict[str, Any]] = []
+    for kind in (False, True):
+        series: dict[str, list[float]] = {}
+        for row in sorted((r for r in rows if r["planted"] == kind), key=lambda r: r["round"]):
+            series.setdefault(row["case"], []).extend(row["log_ratios"].values())
+        runs = [run for ratios in series.values() for run in runs_of(ratios, len(series))]
+        spread = [statistics.stdev(ratios) for ratios in series.values() if len(ratios) > 1]
+        line: dict[str, Any] = {
+            "planted": kind,
+            "kernels": len(series),
+            "rounds": sum(map(len, series.values())),
+            "runs": len(runs),
+            "slower_by": math.expm1(statistics.fmean(r for s in series.values() for r in s)) if series else None,
+            "sd_of_a_round": statistics.median(spread) if spread else None,
+            "rounds_of_a_run": statistics.fmean(r["rounds"] for r in runs) if runs else None,
+        }
+        for verdict in ("same", "slower", "faster", "too noisy"):
+            count = sum(r["verdict"] == verdict for r in runs)
+            interval = stats.binomtest(count, len(runs)).proportion_ci() if runs else None
+            line[verdict] = {"count": count, "low": interval and interval.low, "high": interval and interval.high}
+        table.append(line)
+    return table
+
+
+def simulated(gates: int, kernels: int) -> list[dict[str, Any]]:
+    """Simulate gates of so many kernels: how often any kernel is called slower wrongly, and slow-downs are found."""
+    import numpy as np
+
+    from forewarp.tools.gate_verdicts import ROUNDS, judge
+
+    rng = np.random.default_rng(0)
+    table: list[dict[str, Any]] = []
+    for noise, draw in SIMULATED.items():
+        for sd in (0.002, 0.005, 0.01):
+            for slower in (0.0, THRESHOLD, 0.03):
+                counts = {"slower": 0, "same": 0, "faster": 0, "too noisy": 0}
+                alarmed = rounds = 0
+                for _ in range(gates):
+                    any_ = False
+                    for _ in range(kernels):
+                        ratios = math.log1p(slower) + sd * draw(rng, ROUNDS[-1])
+                        for n in ROUNDS:
+                            verdict = judge(ratios[:n].tolist(), THRESHOLD, kernels).verdict
+                            if verdict:
+                                break
+                        counts[verdict or "too noisy"] += 1
+                        rounds += n
+                        any_ = any_ or verdict == "slower"
+                    alarmed += any_
+                shares = {k: v / gates / kernels for k, v in counts.items()}
+                about = {"noise": noise, "sd": sd, "slower_by": slower, "gates_with_alarm": alarmed / gates}
+                table.append(about | shares | {"rounds": rounds / gates / kernels})
+                print(json.dumps(table[-1]), flush=True)
+    return table
+
+
+def show(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Print the table; returns it, empty where forewarp's own packages are missing."""
+    try:
+        table = summed_up(rows)
+    except ImportError as e:
+        print(f"{len(rows)} ratios; the table takes {e.name}: --table FILE makes it elsewhere")
+        return []
+    for line in table:
+        counts = ", ".join(f"{v} {line[v]['count']}" for v in ("same", "slower", "faster", "too noisy"))
+        sd = line["sd_of_a_round"]
+        print(
+            f"{'3 % more work' if line['planted'] else 'equal'}: {line['kernels']} kernels, {line['runs']} runs of "
+            f"{line['rounds']} rounds: {counts}" + (f"; sd of a round {sd:.2%}" if sd else "")
+        )
+    return table
+
+
+def main() -> None:
+    """Measure, and write after each round; or print what a file says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--for", type=float, default=600, dest="seconds", help="seconds to go on for")
+    parser.add_argument("--kernels", type=int, default=20, help="equal cases, and planted ones")
+    parser.add_argument("--python", nargs=2, default=[sys.executable] * 2, metavar=("OLD", "NEW"))
+    parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--table", type=Path, nargs="+", help="print what result files say, and measure nothing")
+    parser.add_argument("--simulate", action="store_true", help="simulate the verdicts instead of measuring")
+    args = parser.parse_args()
+    if args.simulate:
+        write(args.out, {"gates": 200, "kernels": 20, "threshold": THRESHOLD, "table": simulated(200, 20)})
+        return
+    if args.table:
+        show([row for path in args.table for row in json.loads(path.read_text())["rounds"]])
+        return
+    kept: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
+    rows: list[dict[str, Any]] = kept.get("rounds", [])
+    about = {"device": args.device, "threshold": THRESHOLD, "machines": kept.get("machines", [])}
+    about["machines"] = [*about["machines"], {k: provenance()[k] for k in ("date", "gpu", "versions")}]
+    until = time.monotonic() + args.seconds
+    first = 1 + max((r["round"] for r in rows), default=0)
+    for row in measured(args.device, args.kernels, tuple(args.python), first):
+        rows.append(row)
+        over = time.monotonic() > until
+        if over or len(rows) % 10 == 0:
+            args.out.parent.mkdir(parents=True, exist_ok=True)
+            args.out.write_text(json.dumps({"provenance": provenance()} | about | {"rounds": rows}) + "\n")
+        if over:
+            break
+    write(args.out, about | {"summary": show(rows), "rounds": rows})
+
+
+if __name__ == "__main__":
+    main()
