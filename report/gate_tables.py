@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
@@ -12,6 +14,7 @@ from rich.text import Text
 from forewarp.core.untrusted_text import one_line, printable
 from forewarp.tools import wording
 from forewarp.tools.gate_verdicts import OPEN, WORSE
+from forewarp.tools.parts import shown
 from forewarp.tools.suite_tables import cell
 
 if TYPE_CHECKING:
@@ -39,16 +42,19 @@ def render_lock(result: LockResult, console: Console) -> None:
 def render(result: GateResult, console: Console, *, full: bool = False) -> None:
     """Print a row for each kernel, then reasons and changes; logs too if `full`."""
     table = Table("kernel", "task", "verdict", "slower by [95 %]", box=None, pad_edge=False)
-    for row in result.rows:
-        cells = (_name(row), row.task or "–", row.verdict, _ratios(row))
+    names = _names(result.rows)
+    for name, row in zip(names, result.rows, strict=True):
+        cells = (name, row.task or "–", row.verdict, _ratios(row))
         table.add_row(*(Text(one_line(c)) for c in cells), style=_colour(row))
     console.print(table)
-    for row in result.rows:
-        shown = row.changes if full else row.changes[:_CHANGES]
-        for text, style in (*((r, _colour(row)) for r in row.reasons), *((c, "dim") for c in shown)):
-            console.print(Text(f"{_name(row)}: {one_line(text)}"), style=style)
-        if len(shown) < len(row.changes):
-            console.print(f"{_name(row)}: {len(row.changes) - len(shown)} more changes; -v shows all", style="dim")
+    for name, row in zip(names, result.rows, strict=True):
+        if row.reasons or row.changes:
+            console.print(Text(one_line(f"{name}: {row.verdict}")), style=_colour(row))
+        changes = row.changes if full else row.changes[:_CHANGES]
+        for text, style in (*((r, _colour(row)) for r in row.reasons), *((c, "dim") for c in changes)):
+            console.print(Text(f"  {one_line(text)}"), style=style)
+        if len(changes) < len(row.changes):
+            console.print(f"  {len(row.changes) - len(changes)} more changes; -v shows all", style="dim")
         if row.log and (full or row.verdict in ("wrong", "does not compile")):
             console.print(Text(printable(row.log).strip()), style="dim")
     console.print(one_line(result.summary), style="bold")
@@ -61,11 +67,12 @@ def as_markdown(result: GateResult) -> str:
     head = f"{wording.counted(bad, 'kernel')} got worse" if bad else "no kernel got worse"
     lines = [f"### forewarp gate: {head}", "", cell(result.summary), ""]
     lines += ["| kernel | task | verdict | slower by [95 %] | why |", "|---|---|---|---|---|"]
-    for row in result.rows:
+    names = _names(result.rows)
+    for name, row in zip(names, result.rows, strict=True):
         verdict = f"**{row.verdict}**" if row.verdict in WORSE else row.verdict
-        cells = (cell(_name(row)), cell(row.task or "–"), verdict, cell(_ratios(row)), cell("; ".join(row.reasons)))
+        cells = (cell(name), cell(row.task or "–"), verdict, cell(_ratios(row)), cell("; ".join(row.reasons)))
         lines.append(f"| {' | '.join(cells)} |")
-    changed = [f"- {cell(_name(row))}: {cell(change)}" for row in result.rows for change in row.changes]
+    changed = [f"- {cell(n)}: {cell(text)}" for n, row in zip(names, result.rows, strict=True) for text in row.changes]
     if changed:
         lines += [
             "",
@@ -83,10 +90,8 @@ def as_junit(result: GateResult) -> str:
     suite = ElementTree.Element("testsuite", name="forewarp gate", tests=str(len(result.rows)))
     for key, group in (("failures", WORSE), ("skipped", OPEN)):
         suite.set(key, str(sum(row.verdict in group for row in result.rows)))
-    for row in result.rows:
-        case = ElementTree.SubElement(
-            suite, "testcase", classname=one_line(row.task or "no task"), name=one_line(_name(row))
-        )
+    for name, row in zip(_names(result.rows), result.rows, strict=True):
+        case = ElementTree.SubElement(suite, "testcase", classname=one_line(row.task or "no task"), name=one_line(name))
         tag = "failure" if row.verdict in WORSE else "skipped" if row.verdict in OPEN else ""
         if tag:
             said = ElementTree.SubElement(case, tag, message=one_line(f"{row.verdict}: {'; '.join(row.reasons)}"))
@@ -95,9 +100,16 @@ def as_junit(result: GateResult) -> str:
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _name(row: GateRow) -> str:
-    tunables = " ".join(f"{k}={v}" for k, v in row.tunables.items())
-    return f"{PurePosixPath(row.path).name} {tunables}".strip()
+def _names(rows: Sequence[GateRow]) -> list[str]:
+    """Return the kernels' files, with what else tells them apart where several share one."""
+    names = Counter(PurePosixPath(row.path).name for row in rows)
+    paths = Counter(row.path for row in rows)
+    found: list[str] = []
+    for row in rows:
+        path = PurePosixPath(row.path)
+        name = path.name if names[path.name] == 1 or paths[row.path] > 1 else str(path)
+        found.append(f"{name} {shown(row.tunables)}".strip() if paths[row.path] > 1 else name)
+    return found
 
 
 def _ratios(row: GateRow) -> str:

@@ -208,8 +208,7 @@ def _levels(
 def _level(kind: DeviceKind, values: Sequence[float]) -> float:
     """Return the level of some log times: on a GPU the mean without the lowest and the highest fifth.
 
-    On a CPU, where others only ever add to a call's time, it is the lowest decile: from round to round it differs by a
-    third of what means do.
+    On a CPU, where others only ever add to a call's time, it is the lowest decile.
     """
     ordered = sorted(values)
     if kind == "cpu":

@@ -1,0 +1,202 @@
+"""`forewarp gate` as people use it: lock, check, two environments, files for CI, kills, and what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from support.small_tasks import CUDA, REFERENCE, cpp
+
+from forewarp.archive.store import Archive, default_path
+from forewarp.cli.main import GROUPS, main
+from forewarp.report import documents
+
+ONE_SHAPE = REFERENCE.replace("ROWS, COLS = 64, 256", "ROWS, COLS = 16, 64")
+HERE = sys.executable
+Run = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command with --json in a folder with a problem and its kernels; returns exit code and document."""
+    monkeypatch.chdir(tmp_path)
+    Path("problem.py").write_text(ONE_SHAPE)
+    Path("softmax.cpp").write_text(cpp().source)
+    Path("softmax.cu").write_text(CUDA)
+
+    def call(*arguments: str) -> tuple[int, dict[str, Any]]:
+        exit_code = main([*arguments, "--json"])
+        document = json.loads(capsys.readouterr().out)
+        kind = "error" if document["status"] == "error" else document["command"].replace(" ", "_")
+        documents.DOCUMENTS[kind].model_validate(document)
+        return exit_code, document
+
+    return call
+
+
+def verdicts(document: dict[str, Any]) -> dict[str, str]:
+    return {row["path"]: row["verdict"] for row in document["rows"]}
+
+
+def test_help_of_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in GROUPS["gate"][1]:
+        assert main(["gate", verb, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "--threshold" in out
+    assert "--problem" in out
+    assert main(["gate", "--help"]) == 0
+
+
+def test_what_got_worse_is_named_in_every_form(run: Run, tmp_path: Path) -> None:
+    assert (
+        run("gate", "lock", "softmax.cu", "softmax.cpp", "--problem", "problem.py", "--device", "cpu", "--no-measure")[
+            0
+        ]
+        == 0
+    )
+    # No verb is check, and there are no times to compare.
+    exit_code, found = run("gate", "--device", "none")
+    assert (exit_code, found["status"], found["against"], found["device"]) == (0, "passed", "lock", None)
+    assert verdicts(found) == {"softmax.cpp": "same", "softmax.cu": "same"}
+
+    indexed = "int at[64]; for (int i = 0; i < 64; ++i) at[i] = i * cols; y[0] += 1e-30f * at[(cols * cols) % 64];"
+    Path("softmax.cu").write_text(CUDA.replace("/*AFTER*/", indexed))
+    flags = ("--junit", "out/junit.xml", "--markdown", "out/comment.md")
+    exit_code, found = run("gate", "check", "--device", "none", "--no-check", *flags)
+    assert (exit_code, found["status"]) == (3, "worse")
+    assert verdicts(found)["softmax.cu"] == "likely slower"
+    (row,) = [r for r in found["rows"] if r["path"] == "softmax.cu"]
+    assert any("local memory" in reason for reason in row["reasons"])
+    assert "the source has changed since the lock" in row["changes"]
+    suite = ElementTree.fromstring(Path("out/junit.xml").read_text())
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "0")
+    failure = suite.find("testcase/failure")
+    assert failure is not None
+    assert "likely slower" in failure.get("message", "")
+    assert "**likely slower**" in Path("out/comment.md").read_text()
+    assert [a["path"] for a in found["artifacts"]] == [str(tmp_path / "out" / n) for n in ("junit.xml", "comment.md")]
+
+    Path("softmax.cu").write_text(CUDA.replace("extern", "extern extern"))
+    Path("softmax.cpp").unlink()
+    exit_code, found = run("gate", "check", "--device", "none")
+    assert exit_code == 3
+    assert set(verdicts(found).values()) == {"does not compile"}
+
+
+def test_a_wrong_kernel_is_found_on_the_cpu_without_its_device(run: Run) -> None:
+    assert run("gate", "lock", "softmax.cu", "--task", "problem.py", "--device", "cpu")[0] == 0
+    Path("softmax.cu").write_text(CUDA.replace("/ sum;", "/ sum + 1;"))
+    exit_code, found = run("gate", "--device", "none")
+    assert exit_code == 3
+    assert verdicts(found) == {"softmax.cu": "wrong"}
+    assert "CPU-emulated" in found["rows"][0]["reasons"][0]
+
+
+def test_a_missing_task_says_nothing_of_the_kernel(run: Run) -> None:
+    assert run("gate", "lock", "softmax.cu", "--task", "problem.py", "--device", "cpu")[0] == 0
+    Path("problem.py").unlink()
+    exit_code, found = run("gate", "--device", "none")
+    assert (exit_code, found["status"]) == (75, "open")
+    assert verdicts(found) == {"softmax.cu": "not compared"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "said"),
+    [
+        (("gate", "check", "none.json"), 2, "none.json cannot be read"),
+        (("gate", "problem.py"), 2, "is no lock"),
+        (("gate", "--threshold", "much"), 2, "threshold"),
+        (("gate", "--python", "a", "--python", "b", "--python", "c"), 2, "python"),
+        (("gate", "--device", "none", "--python", "nowhere/python"), 69, "cannot be started"),
+        (("gate", "--device", "cpu", "--python", "nowhere/python", "--python", HERE), 69, "cannot be started"),
+    ],
+)
+def test_what_cannot_be_done_is_said(run: Run, arguments: tuple[str, ...], exit_code: int, said: str) -> None:
+    assert run("gate", "lock", "softmax.cu", "--task", "problem.py", "--device", "cpu")[0] == 0
+    code, found = run(*arguments)
+    assert code == exit_code
+    assert said in found["error"]["message"].replace("'", "")
+
+
+def test_times_that_were_demanded_need_their_device(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("gate", "lock", "softmax.cu", "--task", "problem.py", "--device", "cpu")[0] == 0
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    code, found = run("gate", "check", "--device", "cuda:63", "--python", HERE, "--python", HERE)
+    assert (code, found["error"]["code"]) == (69, "device")
+
+
+def test_a_python_without_torch_is_named(run: Run) -> None:
+    bare = getattr(sys, "_base_executable", sys.executable)
+    if subprocess.run([bare, "-c", "import torch"], capture_output=True, check=False).returncode == 0:
+        pytest.skip("the base Python has torch")
+    assert run("gate", "lock", "softmax.cpp", "--task", "problem.py", "--device", "cpu", "--no-measure")[0] == 0
+    code, found = run("gate", "--device", "cpu", "--python", HERE, "--python", bare)
+    assert code == 69
+    assert "has no torch" in found["error"]["message"]
+
+
+@pytest.mark.slow
+def test_two_environments_within_a_budget_and_on_from_there(run: Run) -> None:
+    lock = ("gate", "lock", "softmax.cpp", "--task", "problem.py", "--device", "cpu", "--no-measure")
+    assert run(*lock)[0] == 0
+    check = ("gate", "check", "--device", "cpu", "--python", HERE, "--python", HERE)
+    code, found = run(*check, "--budget", "2")
+    assert (code, found["status"], found["measurements"]) == (75, "interrupted", 2)
+    assert found["rows"][0]["shapes"][0]["rounds"] == 1
+    code, found = run(*check, "--budget", "4")
+    assert (code, found["measurements"]) == (75, 4)
+    assert [found["versions"][0]["python"], len(found["versions"])] == [found["versions"][1]["python"], 2]
+    (shape,) = found["rows"][0]["shapes"]
+    assert (shape["rounds"], shape["verdict"]) == (2, "too noisy")
+    assert shape["ratio"]["low"] < shape["ratio"]["ratio"] < shape["ratio"]["high"]
+    assert found["alarm_error"] == 0.05
+    with Archive(default_path()) as archive:
+        rows = archive.measurements()
+        assert len(rows) == 4
+        assert {row.anchor for row in rows} == {rows[0].candidate.sha256}
+    # A kernel that fails is decided at once, and the check ends with it.
+    Path("softmax.cpp").write_text(cpp(after="y[0] = 7;").source)
+    code, found = run(*check)
+    assert (code, verdicts(found)) == (3, {"softmax.cpp": "wrong"})
+    assert "in the old environment, too" in found["rows"][0]["reasons"][0]
+
+
+@pytest.mark.slow
+def test_a_killed_check_goes_on(run: Run, tmp_path: Path) -> None:
+    assert run("gate", "lock", "softmax.cpp", "--task", "problem.py", "--device", "cpu", "--no-measure")[0] == 0
+    check = ["gate", "check", "--device", "cpu", "--python", HERE, "--python", HERE]
+    begun = subprocess.Popen(
+        [HERE, "-m", "forewarp.cli.main", *check], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ
+    )
+    folder = default_path().parent / "gate"
+    until = time.monotonic() + 120
+    while not (folder.exists() and any(f.read_text().count("\n{") for f in folder.iterdir())):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    begun.send_signal(signal.SIGKILL)
+    begun.wait()
+    kept = sum(f.read_text().count("log_ratios") for f in folder.iterdir())
+    _, found = run(*check, "--budget", str(2 * kept + 2))
+    assert found["measurements"] == 2 * kept + 2
+    assert found["rows"][0]["shapes"][0]["rounds"] == kept + 1
+
+
+@pytest.mark.slow
+def test_the_lock_alone_on_the_same_device(run: Run) -> None:
+    code, found = run("gate", "lock", "softmax.cpp", "--task", "problem.py", "--device", "cpu")
+    if code or not found["kernels"][0]["measured"]:
+        pytest.skip(f"too noisy here to be locked: {found['notes']}")
+    (measured,) = found["kernels"][0]["measured"].values()
+    assert measured["versions"]["torch"]
+    Path("softmax.cpp").write_text(cpp(after="y[0] = 7;").source)
+    code, found = run("gate", "--device", "cpu")
+    assert (code, verdicts(found), found["measurements"]) == (3, {"softmax.cpp": "wrong"}, 1)

@@ -1,0 +1,173 @@
+"""Each rule of the gate by itself: machine code, forecasts, times of another day, and rounds."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forewarp.tools.gate_lock import LockedForecast, LockedLaunch, LockedMeasurement, LockedShape
+from forewarp.tools.gate_verdicts import (
+    ALARM_ERROR,
+    CARD_SPREAD,
+    ROUNDS,
+    differences,
+    forecast_sign,
+    judge,
+    signs_of_slower,
+    times_sign,
+)
+from forewarp.tools.measured import MeasureResult, Micros
+from forewarp.tools.parts import Interval
+
+MARGIN = math.log1p(0.02)
+
+
+def launch(**changes: Any) -> LockedLaunch:
+    fields: dict[str, Any] = {"workload": "wide", "kernel": "softmax", "registers": 32, "local_bytes": 0}
+    fields |= {"shared_bytes": 16, "occupancy": 0.5, "instructions": {"fp32": 10}}
+    return LockedLaunch(**(fields | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"local_bytes": 8}, "spills"),
+        ({"registers": 33}, "more registers: 32 → 33"),
+        ({"occupancy": 0.375}, "less occupancy: 50% → 38%"),
+    ],
+)
+def test_code_that_costs_is_likely_slower(changes: dict[str, Any], said: str) -> None:
+    (sign,) = signs_of_slower([launch()], [launch(**changes)])
+    assert said in sign
+    assert "softmax (wide)" in sign
+    assert not signs_of_slower([launch(**changes)], [launch()])
+    assert differences([launch()], [launch(**changes)])
+
+
+@pytest.mark.parametrize(
+    "changes", [{"registers": 40 - 1}, {"registers": 24}, {"shared_bytes": 4096}, {"instructions": {"fp32": 12}}]
+)
+def test_what_costs_nothing_by_itself_is_a_change_only(changes: dict[str, Any]) -> None:
+    before = launch(registers=33) if changes.get("registers") == 39 else launch()
+    assert not signs_of_slower([before], [launch(**changes)])
+    assert differences([before], [launch(**changes)])
+
+
+def test_equal_code_has_no_differences() -> None:
+    assert not differences([launch()], [launch()])
+    assert not differences([], [])
+
+
+def test_other_launches_are_named_and_not_compared() -> None:
+    others = [launch(), launch(kernel="reduce", local_bytes=64)]
+    assert not signs_of_slower([launch()], others)
+    (said,) = differences([launch()], others)
+    assert "other launches" in said
+    assert "reduce" in said
+
+
+def test_an_unknown_occupancy_is_no_loss() -> None:
+    assert not signs_of_slower([launch(occupancy=0.5)], [launch(occupancy=None)])
+
+
+def forecast(ratio: float, version: str = "1") -> LockedForecast:
+    return LockedForecast(median=Interval(ratio=ratio, low=ratio / 2, high=ratio * 2, level=0.8), forewarp=version)
+
+
+def test_a_forecast_that_falls_by_more_than_the_threshold_is_a_sign() -> None:
+    assert "fallen: 2× → 1.9×" in forecast_sign(forecast(2.0), forecast(1.9), 0.02)
+    assert not forecast_sign(forecast(2.0), forecast(1.97), 0.02)
+    assert not forecast_sign(forecast(2.0), forecast(2.5), 0.02)
+
+
+def test_forecasts_of_another_forewarp_are_not_compared() -> None:
+    assert not forecast_sign(forecast(2.0), forecast(1.0, "2"), 0.02)
+    assert not forecast_sign(None, forecast(1.0), 0.02)
+    assert not forecast_sign(forecast(2.0), None, 0.02)
+
+
+def measured(ratio: float, half: float = 0.001) -> LockedMeasurement:
+    interval = Interval(ratio=ratio, low=ratio * (1 - half), high=ratio * (1 + half))
+    shape = LockedShape(name="wide", kernel_us=Micros(median=10), speedup=interval)
+    return LockedMeasurement(
+        anchor="reference", speedup=interval, shapes=[shape], versions={}, date="2026-01-02T03:04:05"
+    )
+
+
+def result(ratio: float, half: float = 0.001) -> MeasureResult:
+    class Shape:
+        name = "wide"
+        speedup = Interval(ratio=ratio, low=ratio * (1 - half), high=ratio * (1 + half))
+
+    return MeasureResult.model_construct(workloads=[Shape()])  # pyright: ignore[reportArgumentType]
+
+
+def test_times_of_another_day_count_beyond_threshold_and_spread_of_cards() -> None:
+    beyond = math.exp(MARGIN + CARD_SPREAD)
+    sign = times_sign(measured(2.0), result(2.0 / beyond * 0.99), 0.02)
+    assert "since 2026-01-02, wide: 2×" in sign
+    assert not times_sign(measured(2.0), result(2.0 / beyond * 1.01), 0.02)
+    # A slow-down that an interleaved comparison would find is not told from another card.
+    assert not times_sign(measured(2.0), result(2.0 / 1.03), 0.02)
+    # Whole intervals have to be apart.
+    assert not times_sign(measured(2.0, 0.05), result(2.0 / beyond * 0.97, 0.05), 0.02)
+
+
+def test_the_spread_between_cards_is_the_recorded_one() -> None:
+    path = Path(__file__).parents[2] / "benchmarks" / "results" / "repeat_agreement.json"
+    assert round(json.loads(path.read_text())["shape"]["p95_abs_log_ratio"], 4) == CARD_SPREAD
+
+
+def rounds(slower: float, n: int, sd: float = 0.001, seed: int = 0) -> list[float]:
+    rng = random.Random(seed)
+    return [math.log1p(slower) + rng.gauss(0, sd) for _ in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("slower", "verdict"), [(0.0, "same"), (0.05, "slower"), (-0.05, "faster"), (0.01, "same"), (-0.01, "same")]
+)
+def test_precise_rounds_decide(slower: float, verdict: str) -> None:
+    found = judge(rounds(slower, ROUNDS[2]), 0.02, 20)
+    assert found.verdict == verdict
+    assert found.low < 1 + slower < found.high or abs(found.ratio - 1 - slower) < 0.002
+
+
+def test_noisy_rounds_decide_nothing() -> None:
+    for slower in (0.0, 0.03, -0.03):
+        assert judge(rounds(slower, ROUNDS[0], sd=0.05), 0.02, 20).verdict is None
+
+
+def test_nothing_is_decided_between_looks() -> None:
+    found = rounds(0.05, ROUNDS[-1], sd=1e-4)
+    decided = [n for n in range(2, ROUNDS[-1] + 1) if judge(found[:n], 0.02, 20).verdict is not None]
+    assert decided == list(ROUNDS)
+
+
+def test_more_kernels_ask_more_of_an_alarm_and_not_of_same() -> None:
+    # Chosen so that the one-sided bound for one test lies above the threshold, and that for 20 tests below.
+    found = [math.log(r) for r in (1.0285, 1.0335, 1.0385, 1.0335)]
+    assert judge(found, 0.02, 1).verdict == "slower"
+    assert judge(found, 0.02, 20).verdict is None
+    equal = [math.log(r) for r in (0.997, 1.003, 0.999, 1.001)]
+    assert judge(equal, 0.02, 1).verdict == judge(equal, 0.02, 1000).verdict == "same"
+
+
+def test_the_threshold_is_the_users() -> None:
+    found = rounds(0.05, ROUNDS[2])
+    assert judge(found, 0.10, 1).verdict == "same"
+    assert judge(found, 0.02, 1).verdict == "slower"
+
+
+def test_false_alarms_keep_their_bound_at_the_threshold_itself() -> None:
+    """Twenty kernels, each slower by just the threshold: any alarm at all in at most one gate of twenty."""
+    rng, gates, alarms = random.Random(1), 150, 0
+    for _ in range(gates):
+        kernels = [[MARGIN + rng.gauss(0, 0.002) for _ in range(ROUNDS[2])] for _ in range(20)]
+        alarms += any(judge(k[:n], 0.02, 20).verdict == "slower" for k in kernels for n in ROUNDS[:3])
+    # 5 % of 150, and three standard deviations of chance.
+    assert alarms <= ALARM_ERROR * gates + 3 * math.sqrt(ALARM_ERROR * gates)
