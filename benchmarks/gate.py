@@ -4,6 +4,9 @@
     python benchmarks/gate.py --device cuda --for 200 --out gate.json            # again and again: it goes on
     python benchmarks/gate.py --table benchmarks/results/gate_cpu.json
     python benchmarks/gate.py --simulate --out benchmarks/results/gate_simulation.json
+    python benchmarks/gate.py --triton h100 --python OLD NEW --out benchmarks/results/gate_triton.json
+
+`--triton` compares what Triton kernels of `tasks/` and `pool/` compile to in two environments, without a GPU.
 
 Each round starts new servers for both sides and times every case once, as `forewarp gate check` with two Pythons does.
 The rounds of a case, in order, are cut into runs: a run ends where the gate would have decided, or given up. All cases
@@ -190,6 +193,38 @@ def simulated(gates: int, kernels: int) -> list[dict[str, Any]]:
     return table
 
 
+def compared(target: str, pythons: tuple[str, str]) -> dict[str, Any]:
+    """Check the bundled Triton kernels, and the first of each of the pool's tasks, in two environments."""
+    from forewarp.gpu_runner.formats import candidate as candidates
+    from forewarp.tools.gate_check import check_gate
+    from forewarp.tools.gate_lock import LockedKernel, write_lock
+    from forewarp.tools.requests import GateCheckRequest
+
+    root = Path(__file__).parents[1]
+    folders = [*(root / "tasks" / name for name in tasks.bundled()), *sorted((root / "pool" / "tasks").iterdir())]
+    locked: list[LockedKernel] = []
+    for folder in folders:
+        loaded = [(p, candidates.load(p)) for p in sorted((folder / "seeds").glob("*.py"))]
+        for path, kernel in [pair for pair in loaded if pair[1].language == "triton"][:1]:
+            about = {"path": str(path), "task": str(folder), "compiled": {target: []}}
+            locked.append(LockedKernel.of(kernel, tunables=dict(kernel.tunables), **about))
+    with tempfile.TemporaryDirectory() as folder:
+        lock = Path(folder) / "lock.json"
+        write_lock(lock, locked)
+        request = GateCheckRequest(lock=str(lock), python=list(pythons), device="none", check=False)
+        result = check_gate(request, stage=lambda said: print(said, file=sys.stderr, flush=True))
+    rows = [
+        row.model_copy(update={"path": str(Path(row.path).relative_to(root)), "task": Path(row.task or "").name})
+        for row in result.rows
+    ]
+    found = result.model_copy(update={"rows": rows, "lock": ""}).model_dump(mode="json")
+    pair = AlternatingExecutors(devices.choose("cpu"), pythons)
+    try:
+        return found | {"target": target, "versions": pair.probe()}
+    finally:
+        pair.close()
+
+
 def show(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Print the table; returns it, empty where forewarp's own packages are missing."""
     try:
@@ -217,7 +252,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--table", type=Path, nargs="+", help="print what result files say, and measure nothing")
     parser.add_argument("--simulate", action="store_true", help="simulate the verdicts instead of measuring")
+    parser.add_argument("--triton", metavar="TARGET", help="compare machine code of Triton kernels")
     args = parser.parse_args()
+    if args.triton:
+        write(args.out, compared(args.triton, tuple(args.python)))
+        return
     if args.simulate:
         write(args.out, {"gates": 200, "kernels": 20, "threshold": THRESHOLD, "table": simulated(200, 20)})
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import fmean, stdev
 from typing import Final, Literal
 
@@ -50,13 +51,10 @@ def judge(log_ratios: Sequence[float], threshold: float, tests: int) -> PairedRa
     tests and all looks together (Bonferroni); `same` where it lies within, at a level for this shape's looks alone:
     each `same` stands for its own kernel. Between looks, nothing is decided. Raises ValueError below two rounds.
     """
-    from scipy.stats import t as student
-
     n = len(log_ratios)
     centre, error = fmean(log_ratios), stdev(log_ratios) / math.sqrt(n)
     beyond, within, shown = (
-        error * float(student.ppf(1 - p, n - 1))
-        for p in (ALARM_ERROR / (tests * len(ROUNDS)), ALARM_ERROR / len(ROUNDS), 0.025)
+        error * _quantile(1 - p, n - 1) for p in (ALARM_ERROR / (tests * len(ROUNDS)), ALARM_ERROR / len(ROUNDS), 0.025)
     )
     margin, verdict = math.log1p(threshold), None
     if n in ROUNDS:
@@ -67,6 +65,14 @@ def judge(log_ratios: Sequence[float], threshold: float, tests: int) -> PairedRa
         elif abs(centre) + within <= margin:
             verdict = "same"
     return PairedRatio(math.exp(centre), math.exp(centre - shown), math.exp(centre + shown), verdict)
+
+
+@cache
+def _quantile(p: float, freedom: int) -> float:
+    """Return Student's t quantile, for levels and degrees of freedom for which `statistics.student_quantile` is not."""
+    from scipy.stats import t as student  # slow to import, and a check against the lock needs none
+
+    return float(student.ppf(p, freedom))
 
 
 def signs_of_slower(before: Sequence[LockedLaunch], after: Sequence[LockedLaunch]) -> list[str]:
