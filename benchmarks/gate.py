@@ -64,8 +64,8 @@ class Case:
     kernels: tuple[Candidate, Candidate]
 
 
-def cases(device: str, count: int, folder: Path) -> list[Case]:
-    """Return `count` equal cases and as many planted ones."""
+def cases(device: str, count: int, slowed: int, folder: Path) -> list[Case]:
+    """Return `count` equal cases and `slowed` planted ones."""
     made = [
         (f"work {work}, {tiles} tiles", planted.task(folder, tiles), (work, more))
         for tiles in TILES[device]
@@ -77,7 +77,7 @@ def cases(device: str, count: int, folder: Path) -> list[Case]:
     else:
         equal = list(_bundled(device))
         random.Random(0).shuffle(equal)
-    return equal[:count] + slower[:count]
+    return equal[:count] + slower[:slowed]
 
 
 def _bundled(device: str) -> Iterator[Case]:
@@ -90,10 +90,10 @@ def _bundled(device: str) -> Iterator[Case]:
                     yield Case(f"{name} {workload.name} {seed.language}", False, alone, (seed, seed))
 
 
-def measured(device: str, count: int, pythons: tuple[str, str], first: int) -> Iterator[dict[str, Any]]:
+def measured(device: str, counts: tuple[int, int], pythons: tuple[str, str], first: int) -> Iterator[dict[str, Any]]:
     """Yield one ratio after another, round after round without end."""
     with tempfile.TemporaryDirectory() as folder:
-        chosen = cases(device, count, Path(folder))
+        chosen = cases(device, *counts, Path(folder))
         for number in range(first, sys.maxsize):
             pair = AlternatingExecutors(devices.choose(device), pythons)
             try:
@@ -247,7 +247,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--for", type=float, default=600, dest="seconds", help="seconds to go on for")
-    parser.add_argument("--kernels", type=int, default=20, help="equal cases, and planted ones")
+    parser.add_argument("--kernels", type=int, default=20, help="equal cases")
+    parser.add_argument("--planted", type=int, default=20, help="cases with 3 % more work")
     parser.add_argument("--python", nargs=2, default=[sys.executable] * 2, metavar=("OLD", "NEW"))
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--table", type=Path, nargs="+", help="print what result files say, and measure nothing")
@@ -267,15 +268,13 @@ def main() -> None:
     rows: list[dict[str, Any]] = kept.get("rounds", [])
     about = {"device": args.device, "threshold": THRESHOLD, "machines": kept.get("machines", [])}
     about["machines"] = [*about["machines"], {k: provenance()[k] for k in ("date", "gpu", "versions")}]
+    args.out.parent.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + args.seconds
     first = 1 + max((r["round"] for r in rows), default=0)
-    for row in measured(args.device, args.kernels, tuple(args.python), first):
+    for row in measured(args.device, (args.kernels, args.planted), tuple(args.python), first):
         rows.append(row)
-        over = time.monotonic() > until
-        if over or len(rows) % 10 == 0:
-            args.out.parent.mkdir(parents=True, exist_ok=True)
-            args.out.write_text(json.dumps({"provenance": provenance()} | about | {"rounds": rows}) + "\n")
-        if over:
+        args.out.write_text(json.dumps(about | {"rounds": rows}) + "\n")
+        if time.monotonic() > until:
             break
     write(args.out, about | {"summary": show(rows), "rounds": rows})
 

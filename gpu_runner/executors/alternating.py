@@ -93,8 +93,10 @@ class _Side:
         """End a turn where it is time to; say that a workload is done by an answer that leaves out its controls."""
         if look is None:
             return "on"
-        counts = self.counts.setdefault(look.samples.workload, [])
-        counts.append(len(look.samples.candidate_s))
+        counts, taken = self.counts.setdefault(look.samples.workload, []), len(look.samples.candidate_s)
+        if counts and taken <= counts[-1]:  # begun anew, such as a module that is no program after all
+            counts.clear()
+        counts.append(taken)
         if len(counts) % 2 == self.ends_on:
             self.baton.pass_on(self.number)
             self.baton.take(self.number)

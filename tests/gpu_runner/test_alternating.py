@@ -58,6 +58,17 @@ def test_a_side_that_is_left_alone_stops() -> None:
     assert order(0, (0, STRETCHES)) == "B"
 
 
+def test_a_measurement_that_begins_anew_counts_anew() -> None:
+    side = alternating._Side(1)
+    baton = alternating._Baton(0)
+    side.begin(baton)
+    baton.pass_on(0, leaving=True)
+    with side:
+        for samples in (4, 8, 4, 8):
+            side(look(samples))
+    assert side.counts == {"only": [4, 8]}
+
+
 def measurement(levels: Sequence[float], each: int = 4) -> Measurement:
     samples = tuple(level for level in levels for _ in range(each))
     timing = WorkloadTiming("only", 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, candidate_s=samples, anchor_s=samples)
@@ -97,7 +108,7 @@ def test_stretches_beyond_the_other_sides_are_left_out() -> None:
 
 def test_others_on_a_processor_only_add() -> None:
     quiet, busy = measurement([1.0, 1.0], each=16), measurement([1.0, 1.0], each=16)
-    slow = tuple(s * (1 if i % 4 else 1.5) for i, s in enumerate(busy.workloads[0].candidate_s))
+    slow = tuple(s * (1.5 if i % 4 else 1) for i, s in enumerate(busy.workloads[0].candidate_s))
     timing = WorkloadTiming("only", 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, candidate_s=slow, anchor_s=slow)
     disturbed = Measurement("ok", "tie", "device", "T0", workloads=(timing,))
     assert log_ratios("cpu", (quiet, disturbed), (ends(2, 16), ends(2, 16)))["only"] == 0.0

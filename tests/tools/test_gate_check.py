@@ -1,0 +1,57 @@
+"""What the rows of a check say: which verdict goes before which, and what of a kernel's file and task has changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.small_tasks import CUDA, REFERENCE
+
+from forewarp.core.values import Candidate
+from forewarp.gpu_runner.formats import task as tasks
+from forewarp.tools import gate_check
+from forewarp.tools.gate_check import GateVerdict
+from forewarp.tools.gate_lock import LockedKernel
+from forewarp.tools.gate_verdicts import OPEN, WORSE
+
+
+def state(**fields: object) -> gate_check._State:
+    about: dict[str, object] = {
+        "path": "softmax.cu",
+        "tunables": {},
+        "language": "cuda",
+        "sha256": "",
+        "task": "softmax",
+    }
+    return gate_check._State(LockedKernel.model_validate(about | fields))
+
+
+@pytest.mark.parametrize("first", gate_check.ORDER)
+def test_the_worst_verdict_is_that_of_the_kernel(first: GateVerdict) -> None:
+    found = state()
+    for verdict in reversed(gate_check.ORDER[gate_check.ORDER.index(first) :]):
+        found.say(verdict, f"because {verdict}", f"log of {verdict}")
+    row = found.row()
+    assert (row.verdict, row.reasons) == (first, [f"because {first}"])
+    assert found.failed == (first in ("does not compile", "wrong") or "not compared" in found.reasons)
+
+
+def test_what_nothing_was_found_of_is_the_same() -> None:
+    assert state().row().verdict == "same"
+    assert set(gate_check.ORDER) == {*WORSE, *OPEN, "same", "faster"}
+
+
+def test_changed_files_are_told(tmp_path: Path) -> None:
+    (tmp_path / "softmax.cu").write_text(CUDA)
+    (tmp_path / "problem.py").write_text(REFERENCE)
+    sha256, task = Candidate(CUDA, "cuda").sha256, tasks.load(str(tmp_path / "problem.py"))
+    same = state(sha256=sha256, task="problem.py", task_sha256=task.sha256)
+    gate_check._note_source(same, tmp_path)
+    assert not same.changes
+    (tmp_path / "softmax.cu").write_text(f"{CUDA}\n")
+    (tmp_path / "problem.py").write_text(f"{REFERENCE}\n")
+    gate_check._note_source(same, tmp_path)
+    assert [change.split(" has")[0] for change in same.changes] == ["the source", "the task"]
+    (tmp_path / "softmax.cu").unlink()
+    gate_check._note_source(same, tmp_path)
+    assert same.row().verdict == "does not compile"
