@@ -181,25 +181,40 @@ class _Check:
         place = Place(device=self.request.device, archive=self.request.archive, python=python)
         with Executors() as executors:
             for state in self._open():
-                if self._spent():
-                    break
+                if self._spend(0, 0.0):
+                    self.interrupted = True
+                    state.say("not compared", "it is left")
+                    continue
                 self.stage(f"checking {state.kernel.path}")
-                timed = self._runs(state.kernel)
-                self._compare_code(state, python, check=self.request.check and not timed)
-                if timed and not state.failed:
+                self._compare_code(state, python, None)
+                if self._runs(state.kernel) and not state.failed:
                     self._measure_again(state, place, executors)
 
-    def _compare_code(self, state: _State, python: str | None, *, check: bool) -> None:
-        kernel, margin = state.kernel, self.request.margin
+    def _compare_code(self, state: _State, python: str | None, old: str | None) -> None:
+        """Compare machine code with that of the `old` environment, or with the lock; what is timed needs no check.
+
+        Where times are taken in turns, they decide, and not the code.
+        """
+        kernel, margin, runs = state.kernel, self.request.margin, self._runs(state.kernel)
         for number, (target, before) in enumerate(kernel.compiled.items()):
-            found = inspect_locked([kernel], self.root, target, python, check=check and not number)[0]
-            if found is None or not _compiles(state, found, target):
+            try:
+                check = self.request.check and not runs and not number
+                found = inspect_locked(kernel, self.root, target, python, check=check)
+                past = found if old is None else inspect_locked(kernel, self.root, target, old)
+            except TaskError as e:
+                state.say("not compared", e.message)
                 return
-            after = launches_of(found)
-            signs = verdicts.signs_of_slower(before, after)
-            now = forecast_locked(kernel, self.root, target, python)
-            signs.append(verdicts.forecast_sign(kernel.forecasts.get(target), now, margin))
-            _heed_code(state, target, [s for s in signs if s], verdicts.differences(before, after))
+            if found is None or past is None or not _compiles(state, found, target):
+                return
+            if past.status != "ok":
+                state.say("not compared", f"{target}: it does not compile in the old environment", past.log)
+                return
+            codes = (launches_of(past) if old else before), launches_of(found)
+            signs = [] if old and runs else verdicts.signs_of_slower(*codes)
+            if old is None:
+                now = forecast_locked(kernel, self.root, target, python)
+                signs.append(verdicts.forecast_sign(kernel.forecasts.get(target), now, margin))
+            _heed_code(state, target, [s for s in signs if s], verdicts.differences(*codes))
             _heed_check(state, found)
 
     def _measure_again(self, state: _State, place: Place, executors: Executors) -> None:
@@ -231,7 +246,7 @@ class _Check:
         """Compare machine code in two environments, then times; without a device, outputs by a run on the CPU."""
         for state in self._open():
             self.stage(f"compiling {state.kernel.path}")
-            self._compare_both(state, old, new, timed=self._runs(state.kernel))
+            self._compare_code(state, new, old)
         states = [s for s in self._open() if self._runs(s.kernel)]
         if self.target is None or not states:
             return
@@ -246,50 +261,27 @@ class _Check:
         rounds = PairedRounds(kernels, (old, new), archive, self.request.margin, self.stage, self._spend)
         try:
             self.versions = rounds.run(devices.indices(self.request.device)[0] if self.target.kind == "cuda" else 0)
+            self.interrupted = rounds.left
         finally:
             for state, kernel in zip(states, kernels, strict=True):
                 _heed_times(state, kernel)
-
-    def _compare_both(self, state: _State, old: str, new: str, *, timed: bool) -> None:
-        kernel, check = state.kernel, self.request.check and not timed
-        for number, target in enumerate(kernel.compiled):
-            before = inspect_locked([kernel], self.root, target, old)[0]
-            after = inspect_locked([kernel], self.root, target, new, check=check and not number)[0]
-            if after is None or before is None or not _compiles(state, after, target):
-                return
-            if before.status != "ok":
-                state.say("not compared", f"{target}: it does not compile in the old environment", before.log)
-                return
-            codes = launches_of(before), launches_of(after)
-            signs = [] if timed else verdicts.signs_of_slower(*codes)
-            _heed_code(state, target, signs, verdicts.differences(*codes))
-            _heed_check(state, after)
 
     def _open(self) -> list[_State]:
         return [s for s in self.states if not s.failed]
 
     def _runs(self, kernel: LockedKernel) -> bool:
         """Return whether a kernel is timed: of a module, only its times tell whether it runs on a CPU."""
-        kind = self.target.kind if self.target else None
-        if kind is None or kernel.task is None or kernel.language not in languages_on(kind):
+        target = self.target
+        if target is None or kernel.task is None or kernel.language not in languages_on(target.kind):
             return False
-        return kind == "cuda" or kernel.language != "python" or self.target_name in kernel.measured
-
-    @property
-    def target_name(self) -> str:
-        """The device's name; "" where none is used."""
-        return self.target.name if self.target else ""
+        return target.kind == "cuda" or kernel.language != "python" or target.name in kernel.measured
 
     def _spend(self, measurements: int, device_s: float) -> bool:
         """Book what was measured; return whether nothing more may be."""
         self.measurements, self.device_s = self.measurements + measurements, self.device_s + device_s
-        return self._spent()
-
-    def _spent(self) -> bool:
         most_s, most = self.request.max_gpu_seconds, self.request.budget
         over = (most is not None and self.measurements >= most) or (most_s is not None and self.device_s >= most_s)
-        self.interrupted = self.interrupted or over or self.stopped()
-        return self.interrupted
+        return over or self.stopped()
 
     def result(self, lock: Path) -> GateResult:
         """Return what came of it."""

@@ -6,19 +6,20 @@ import datetime
 import json
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, ValidationError
 
 import forewarp
-from forewarp.core.errors import CandidateError, TaskError, UsageError
+from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.languages import languages_on
 from forewarp.core.values import DEFAULT_TOLERANCES, Candidate, Language, Task, Tolerance
 from forewarp.gpu_runner import devices
 from forewarp.tools import session as sessions
-from forewarp.tools import sources
+from forewarp.tools import sources, wording
 from forewarp.tools.files import write_whole
 from forewarp.tools.forecast_kernel import forecast_kernel
 from forewarp.tools.inspect_kernel import KernelInspection, LaunchFacts, inspect_kernels
@@ -166,32 +167,97 @@ def lock_kernels(
     """
     path = Path(request.out).expanduser().absolute()
     before = {k.key: k for k in read_lock(path).kernels} if path.exists() else {}
-    place, root = request.place, path.parent
-    if place.device == "replay":
+    if request.place.device == "replay":
         raise UsageError("a lock holds what was measured, not looked up", hint="leave --device replay out")
     if request.task is None and (request.against or request.inputs):
         raise UsageError("--against and --inputs are about a task, and none is given", hint="pass --task TASK")
-    locker = _Locker(request, root)
-    for kernel in request.kernels:
-        locker.add(kernel)
-    for target in request.targets or [_default_target()]:
-        stage(f"compiling for {target}")
-        locker.inspect(target.lower())
+    locked: list[LockedKernel] = []
+    problems: list[str] = []
+    notes: list[str] = []
     with sessions.closing_executors(executors) as kept:
-        locker.note_outputs(kept)
-        for number, kernel in enumerate(list(locker.found) if request.measure else [], 1):
-            stage(f"measuring {kernel.path} ({number} of {len(locker.found)})")
-            locker.measure(kernel, kept)
-    locked = [_with_past(k, before.get(k.key)) for k in locker.found]
+        about = _about_task(request, path.parent, kept)
+        for number, kernel in enumerate(request.kernels, 1):
+            stage(f"locking {kernel.path} ({number} of {len(request.kernels)})")
+            try:
+                made = _locked(request, kernel, about, path.parent, kept, notes.append)
+                locked.append(_with_past(made, before.get(made.key)))
+            except CandidateError as e:
+                problems.append(f"{kernel.path}: {e.message}")
     write_lock(path, list((before | {k.key: k for k in locked}).values()))
-    said = f"{len(locked)} of {len(request.kernels)} kernels locked in {path.name}"
+    said = f"{len(locked)} of {wording.counted(len(request.kernels), 'kernel')} locked in {path.name}"
     return LockResult(
-        summary=f"{said}, {sum(bool(k.measured) for k in locked)} of them with times.",
+        summary=f"{said}, {sum(bool(k.measured) for k in locked)} with times.",
         lock=str(path),
         kernels=locked,
-        problems=locker.problems,
-        notes=locker.notes,
+        problems=problems,
+        notes=notes,
     )
+
+
+def _about_task(request: GateLockRequest, root: Path, executors: Executors) -> dict[str, Any]:
+    """Return the fields of locked kernels that are about their task; runs its reference, for the outputs' dtypes."""
+    name, place = request.task, request.place
+    if name is None:
+        return {"task": None}
+    if isinstance(name, Task):
+        raise UsageError("a lock names its tasks, and this one is no file", hint="pass a bundled name or a path")
+    task = sessions.load_task(name, place, inputs=request.inputs)
+    own, outputs = task.tolerance, list[LockedOutput]()
+    if task.format != "gpumode":  # which checks its outputs itself
+        for output in executors.get(place, task).describe(task)[0].outputs:
+            if tolerance := own or DEFAULT_TOLERANCES.get(output.dtype):
+                outputs.append(LockedOutput.of(tolerance, dtype=output.dtype))
+    return {
+        "task": name if name in sessions.bundled_tasks() else _relative(name, root),
+        "inputs": _relative(request.inputs, root) if request.inputs else None,
+        "task_sha256": task.sha256,
+        "tolerance": LockedOutput.of(own, dtype="") if own else None,
+        "outputs": outputs,
+    }
+
+
+def _locked(
+    request: GateLockRequest,
+    kernel: Kernel,
+    about: Mapping[str, Any],
+    root: Path,
+    executors: Executors,
+    note: Callable[[str], None],
+) -> LockedKernel:
+    """Return what is found of a kernel; raises `CandidateError` where it does not compile, or is wrong."""
+    candidate = _read(kernel, with_task=request.task is not None)
+    against = request.against.path if request.against else None
+    found = LockedKernel.of(
+        candidate,
+        path=_relative(kernel.path or "", root),
+        tunables=dict(candidate.tunables),
+        against=_relative(against, root) if against else None,
+        args=request.args,
+        call=request.call,
+        **about,
+    )
+    python = request.place.python
+    for target in (t.lower() for t in request.targets or [_default_target()]):
+        seen = inspect_locked(found, root, target, python)
+        if seen is not None and seen.status != "ok":
+            raise CandidateError(f"it does not compile for {target}: {seen.log}")
+        if seen is not None:
+            found.compiled[target] = launches_of(seen)
+            if forecast := forecast_locked(found, root, target, python):
+                found.forecasts[target] = forecast
+    kind = sessions.target_of(request.place).kind if request.measure else "none"
+    if found.task is None or found.language not in (languages_on(kind) if kind != "none" else ()):
+        why = "it has no task" if found.task is None else f"it runs on another device than {kind}"
+        note(f"{found.path} was not measured: {why if request.measure else 'as asked'}")
+        return found
+    result = measure_locked(found, root, request.place, executors)
+    if result.trusted and result.speedup is not None:
+        found.measured[result.device.name] = _measured(result, request.place)
+    elif result.status == "ok" or (found.language == "python" and kind == "cpu"):  # a module may need a GPU
+        note(f"{found.path} has no times: {result.summary}")
+    else:
+        raise CandidateError(result.summary)
+    return found
 
 
 def _default_target() -> str:
@@ -207,104 +273,9 @@ def _with_past(kernel: LockedKernel, past: LockedKernel | None) -> LockedKernel:
     return kernel.model_copy(update=merged)
 
 
-class _Locker:
-    """Collects what a lock says of the kernels of one request."""
-
-    def __init__(self, request: GateLockRequest, root: Path) -> None:
-        self.request, self.root, self.place = request, root, request.place
-        self.found: list[LockedKernel] = []
-        self.problems: list[str] = []
-        self.notes: list[str] = []
-        self.task: Task | None = None
-        self.about_task: dict[str, object] = {}
-        if request.task is not None:
-            self.task = sessions.load_task(request.task, self.place, inputs=request.inputs)
-            self.about_task = _about_task(request, self.task, root)
-
-    def add(self, kernel: Kernel) -> None:
-        """Read a kernel; one that cannot be read becomes a problem."""
-        request = self.request
-        try:
-            candidate = _read(kernel, with_task=self.task is not None)
-        except CandidateError as e:
-            self.problems.append(f"{kernel.path}: {e.message}")
-            return
-        locked = LockedKernel(
-            path=relative(kernel.path or "", self.root),
-            tunables=dict(candidate.tunables),
-            language=candidate.language,
-            sha256=candidate.sha256,
-            against=relative(request.against.path, self.root) if request.against and request.against.path else None,
-            args=request.args,
-            call=request.call,
-            **self.about_task or {"task": None},  # pyright: ignore[reportArgumentType]
-        )
-        self.found.append(locked)
-
-    def inspect(self, target: str) -> None:
-        """Add what the kernels compile to for a target, and forecasts."""
-        seen = inspect_locked(self.found, self.root, target, self.place.python)
-        for kernel, inspection in zip(list(self.found), seen, strict=True):
-            if inspection is None:
-                continue
-            if inspection.status != "ok":
-                self._drop(kernel, f"it does not compile for {target}: {inspection.log}")
-                continue
-            added = _added(kernel, "compiled", target, launches_of(inspection))
-            made = forecast_locked(kernel, self.root, target, self.place.python)
-            self.found[self.found.index(kernel)] = _added(added, "forecasts", target, made) if made else added
-
-    def note_outputs(self, executors: Executors) -> None:
-        """Add the tolerance of each output; a task that checks its outputs itself has none."""
-        if self.task is None or self.task.format == "gpumode":
-            return
-        signature = executors.get(self.place, self.task).describe(self.task)[0]
-        kept = [(o.dtype, self.task.tolerance or DEFAULT_TOLERANCES.get(o.dtype)) for o in signature.outputs]
-        outputs = [LockedOutput.of(tolerance, dtype=dtype) for dtype, tolerance in kept if tolerance]
-        self.found = [k.model_copy(update={"outputs": outputs}) for k in self.found]
-
-    def measure(self, kernel: LockedKernel, executors: Executors) -> None:
-        """Add times on the device, if it runs the kernel."""
-        kind = sessions.target_of(self.place).kind
-        if kernel.task is None or kernel.language not in languages_on(kind):
-            why = "without a task it has no inputs" if kernel.task is None else f"the device is a {kind}"
-            self.notes.append(f"{kernel.path} was not measured: {why}")
-            return
-        result = measure_locked(kernel, self.root, self.place, executors)
-        if result.trusted and result.speedup is not None:
-            added = _added(kernel, "measured", result.device.name, _measured(result, self.place))
-            self.found[self.found.index(kernel)] = added
-        elif result.status == "ok" or (kernel.language == "python" and kind == "cpu"):  # a module may need a GPU
-            self.notes.append(f"{kernel.path} has no times: {result.summary}")
-        else:
-            self._drop(kernel, result.summary)
-
-    def _drop(self, kernel: LockedKernel, why: str) -> None:
-        self.found.remove(kernel)
-        self.problems.append(f"{kernel.path}: {why}")
-
-
-def _added(kernel: LockedKernel, field: str, key: str, value: object) -> LockedKernel:
-    return kernel.model_copy(update={field: getattr(kernel, field) | {key: value}})
-
-
-def relative(path: str, root: Path) -> str:
+def _relative(path: str, root: Path) -> str:
     """Return a path relative to the lock's folder, with slashes on every system."""
     return Path(os.path.relpath(Path(path).expanduser().absolute(), root)).as_posix()
-
-
-def _about_task(request: GateLockRequest, task: Task, root: Path) -> dict[str, object]:
-    """Return the fields of a locked kernel that are about its task."""
-    name = request.task
-    if isinstance(name, Task):
-        raise UsageError("a lock names its tasks, and this one is no file", hint="pass a bundled name or a path")
-    own = task.tolerance and LockedOutput(dtype="", rtol=task.tolerance.rtol, atol=task.tolerance.atol)
-    return {
-        "task": name if name in sessions.bundled_tasks() else relative(str(name), root),
-        "inputs": relative(request.inputs, root) if request.inputs else None,
-        "task_sha256": task.sha256,
-        "tolerance": own,
-    }
 
 
 def _read(kernel: Kernel, *, with_task: bool) -> Candidate:
@@ -339,31 +310,19 @@ def as_kernel(kernel: LockedKernel, root: Path) -> Kernel:
 
 
 def inspect_locked(
-    kernels: Sequence[LockedKernel], root: Path, target: str, python: str | None, *, check: bool = False
-) -> list[KernelInspection | None]:
-    """Return what each kernel compiles to for a target, None for C++; what cannot be inspected has a log.
+    kernel: LockedKernel, root: Path, target: str, python: str | None, *, check: bool = False
+) -> KernelInspection | None:
+    """Return what a kernel compiles to for a target, and with `check` what its outputs are on the CPU; None for C++.
 
-    `check` has those with a task run on the CPU, too. Raises `UsageError` for an unknown target, `DeviceError` and
-    `WorkerError`.
+    Raises `UsageError` for an unknown target, `TaskError`, `DeviceError` and `WorkerError`.
     """
-    found: list[KernelInspection | None] = [None] * len(kernels)
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for index, k in enumerate(kernels):
-        if k.language != "cpp":
-            groups.setdefault((k.task or "", k.inputs or "", k.args, k.call), []).append(index)
-    for members in groups.values():
-        first = kernels[members[0]]
-        asked = [as_kernel(kernels[index], root) for index in members]
-        alone = InspectRequest(kernels=asked, target=target, python=python, args=first.args, call=first.call)
-        try:
-            if first.task is not None:
-                alone = alone.model_copy(update={"task": load_locked_task(first, root), "check": check})
-            seen = inspect_kernels(alone).kernels
-        except TaskError as e:
-            seen = [KernelInspection(path="", kernel=None, status=None, log=str(e), seconds=0.0) for _ in members]
-        for index, inspection in zip(members, seen, strict=True):
-            found[index] = inspection
-    return found
+    if kernel.language == "cpp":
+        return None
+    request = InspectRequest(kernels=[as_kernel(kernel, root)], target=target, python=python)
+    about: dict[str, Any] = {"args": kernel.args, "call": kernel.call}
+    if kernel.task is not None:
+        about = {"task": load_locked_task(kernel, root), "check": check}
+    return inspect_kernels(request.model_copy(update=about)).kernels[0]
 
 
 def launches_of(seen: KernelInspection) -> list[LockedLaunch]:

@@ -120,9 +120,12 @@ class PairedRounds:
         stage: Callable[[str], None],
         spend: Callable[[int, float], bool],
     ) -> None:
-        """`spend` books measurements and device seconds, and returns whether nothing more may be measured."""
+        """`spend` books measurements and device seconds, and returns whether nothing more may be measured.
+
+        If so, and something was to be, it is `left`.
+        """
         self.kernels, self.pythons, self.archive = kernels, pythons, archive
-        self.stage, self.spend = stage, spend
+        self.stage, self.spend, self.left = stage, spend, False
         for kernel in kernels:
             kernel.threshold, kernel.tests = threshold, sum(len(k.workloads) for k in kernels)
 
@@ -148,7 +151,8 @@ class PairedRounds:
                         pair = AlternatingExecutors(target, self.pythons, index=index)
                     order = random.Random(f"{journal.path.name} {number}")
                     for place, kernel in enumerate(order.sample(left, len(left)), 1):
-                        if over or self.spend(0, 0.0):
+                        self.left = over or self.spend(0, 0.0)
+                        if self.left:
                             return versions
                         self.stage(f"round {number}, {place} of {len(left)}: {kernel.name}")
                         done = _round(pair, archive, kernel, number, first=(number + order.randrange(2)) % 2)

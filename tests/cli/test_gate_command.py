@@ -101,6 +101,16 @@ def test_a_wrong_kernel_is_found_on_the_cpu_without_its_device(run: Run) -> None
     assert "CPU-emulated" in found["rows"][0]["reasons"][0]
 
 
+def test_what_a_budget_leaves_is_not_the_same(run: Run) -> None:
+    lock = ("gate", "lock", "softmax.cu", "softmax.cpp", "--task", "problem.py", "--device", "cpu", "--no-measure")
+    assert run(*lock)[0] == 0
+    Path("softmax.cpp").write_text(cpp(after="y[0] = 7;").source)
+    Path("softmax.cu").write_text(CUDA.replace("/ sum;", "/ sum + 1;"))
+    exit_code, found = run("gate", "--device", "cpu", "--budget", "1", "--no-check")
+    assert verdicts(found) == {"softmax.cpp": "wrong", "softmax.cu": "not compared"}
+    assert (exit_code, found["measurements"]) == (3, 1)
+
+
 def test_a_missing_task_says_nothing_of_the_kernel(run: Run) -> None:
     assert run("gate", "lock", "softmax.cu", "--task", "problem.py", "--device", "cpu")[0] == 0
     Path("problem.py").unlink()
