@@ -149,6 +149,7 @@ def summed_up(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             "kernels": len(series),
             "rounds": sum(map(len, series.values())),
             "runs": len(runs),
+            "unfinished": sum(sum(r["rounds"] for r in runs_of(s, len(series))) < len(s) for s in series.values()),
             "slower_by": math.expm1(statistics.fmean(r for s in series.values() for r in s)) if series else None,
             "sd_of_a_round": statistics.median(spread) if spread else None,
             "rounds_of_a_run": statistics.fmean(r["rounds"] for r in runs) if runs else None,
@@ -237,7 +238,8 @@ def show(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         sd = line["sd_of_a_round"]
         print(
             f"{'3 % more work' if line['planted'] else 'equal'}: {line['kernels']} kernels, {line['runs']} runs of "
-            f"{line['rounds']} rounds: {counts}" + (f"; sd of a round {sd:.2%}" if sd else "")
+            f"{line['rounds']} rounds: {counts}; not at their end: {line['unfinished']}"
+            + (f"; sd of a round {sd:.2%}" if sd else "")
         )
     return table
 

@@ -18,7 +18,7 @@ from forewarp.core.errors import TaskError, UsageError
 from forewarp.core.protocols import Subject
 from forewarp.core.values import Build, Candidate, Measurement, Target, Task
 from forewarp.gpu_runner.executors.alternating import AlternatingExecutors, PairedMeasurement
-from forewarp.tools.gate_verdicts import ROUNDS, GateVerdict, PairedRatio, judge
+from forewarp.tools.gate_verdicts import ROUNDS, GateVerdict, PairedRatio, first_verdict
 from forewarp.tools.parts import Part, trim
 
 
@@ -69,7 +69,7 @@ class TimedKernel:
     def shapes(self) -> dict[str, PairedRatio | None]:
         """Judge each shape by the rounds so far; None where there are too few."""
         found = {name: self.log_ratios(name) for name in self.workloads}
-        return {n: judge(r, self.threshold, self.tests) if len(r) > 1 else None for n, r in found.items()}
+        return {n: first_verdict(r, self.threshold, self.tests) if len(r) > 1 else None for n, r in found.items()}
 
     def is_open(self) -> bool:
         """Return whether another round may tell more."""

@@ -67,6 +67,14 @@ def judge(log_ratios: Sequence[float], threshold: float, tests: int) -> PairedRa
     return PairedRatio(math.exp(centre), math.exp(centre - shown), math.exp(centre + shown), verdict)
 
 
+def first_verdict(log_ratios: Sequence[float], threshold: float, tests: int) -> PairedRatio:
+    """Judge a shape at each look that was reached, and return the first verdict; without one, all rounds' ratio."""
+    for n in ROUNDS:
+        if n <= len(log_ratios) and (found := judge(log_ratios[:n], threshold, tests)).verdict is not None:
+            return found
+    return judge(log_ratios, threshold, tests)
+
+
 @cache
 def _quantile(p: float, freedom: int) -> float:
     """Return Student's t quantile, for levels and degrees of freedom for which `statistics.student_quantile` is not."""

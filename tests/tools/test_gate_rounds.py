@@ -81,6 +81,13 @@ def test_a_kernel_is_open_until_each_of_its_shapes_is_decided() -> None:
     assert failed.failure is not None
 
 
+def test_a_verdict_stays_while_other_shapes_are_open() -> None:
+    equal, noisy = [0.0, 0.001, -0.001, 0.0, 0.2], [0.0, 0.1, -0.1, 0.0, 0.1]
+    found = kernel(even=equal, odd=noisy)
+    assert found.is_open()
+    assert {n: r and r.verdict for n, r in found.shapes().items()} == {"even": "same", "odd": None}
+
+
 def test_one_round_gives_no_interval() -> None:
     assert set(kernel(even=[0.0], odd=[0.0]).shapes().values()) == {None}
     assert ROUNDS[0] > 2
