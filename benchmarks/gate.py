@@ -49,7 +49,8 @@ SIMULATED = {
     "normal": lambda rng, n: rng.standard_normal(n),
     "Student's t, 3 degrees of freedom": lambda rng, n: rng.standard_t(3, n) / math.sqrt(3),
     "one round in ten 5 times as far off": lambda rng, n: rng.standard_normal(n) * (1 + 4 * (rng.random(n) < 0.1)),
-    "skewed (log-normal)": lambda rng, n: (rng.lognormal(0, 0.75, n) - math.exp(0.28125)) / 1.1496,
+    "log-normal": lambda rng, n: (rng.lognormal(0, 0.75, n) - math.exp(0.28125)) / 1.1496,
+    "log-normal, turned round": lambda rng, n: (math.exp(0.28125) - rng.lognormal(0, 0.75, n)) / 1.1496,
 }
 """Noise of a round with standard deviation 1, but for the outliers."""
 
