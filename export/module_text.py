@@ -80,6 +80,8 @@ def dispatch_of(winning: Winning, source: Expression | None = None) -> Dispatch:
     Raises `CandidateError`.
     """
     candidate = winning.candidate
+    if candidate.language in DEVICE_ONLY and any(j.signature.state for j in winning.judged):
+        raise CandidateError("a call of the reference changes its buffers, and the kernel would leave them as they are")
     parsed = plans.parse(candidate)
     resolved = [(j, None) for j in winning.judged]
     if candidate.language in DEVICE_ONLY:

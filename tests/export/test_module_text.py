@@ -289,3 +289,14 @@ extern "C" void times(const float* x, float* y, int n) {{ for (int i = 0; i < n;
     assert module._GUARD.calls == 1
     assert torch.equal(model.train(mode != "train")(x), other * x)
     assert module._GUARD.calls == 1
+
+
+def test_a_reference_that_changes_its_buffers_has_no_module(tmp_path: Path) -> None:
+    counted = 'self.register_buffer("calls", torch.zeros(1))'
+    text = DOUBLE.replace(
+        "    def forward", f"    def __init__(self):\n        super().__init__()\n        {counted}\n\n    def forward"
+    )
+    (tmp_path / "counts.py").write_text(text.replace("return 2 * x", "self.calls += 1\n        return 2 * x"))
+    candidate = candidates.from_source(WIDE, "triton", {"BLOCK": 128})
+    with pytest.raises(CandidateError, match="changes its buffers"):
+        exported(tasks.load(str(tmp_path / "counts.py")), candidate)
