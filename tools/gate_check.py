@@ -208,7 +208,8 @@ class _Check:
             if found is None or past is None or not _compiles(state, found, target):
                 return
             if past.status != "ok":
-                state.say("not compared", f"{target}: it does not compile in the old environment", past.log)
+                why = past.log.partition("\n")[0]
+                state.say("not compared", f"{target}: it does not compile in the old environment: {why}", past.log)
                 return
             codes = (launches_of(past) if old else before), launches_of(found)
             signs = [] if old and runs else verdicts.signs_of_slower(*codes)
