@@ -503,17 +503,21 @@ class SlashCommands:
         self._conversation.change(name, place=place)
         return description
 
-    @command("[trust]", words=1)
+    @command("[trust | NAME VALUE [--in user|project]]", words=2, option="--in")
     async def config(self, given: Arguments) -> str:
-        """Show what the configuration files set, or trust the project's file as it is."""
-        from forewarp.agent.config import NAME, configured, trust, user_folder
+        """Show what the configuration files set, set a value in yours or the project's, or trust the project's."""
+        from forewarp.agent.config import NAME, configured, trust, user_folder, write
 
-        folder = self._settings.folder
+        folder, later = self._settings.folder, "what it sets holds from the next start on"
+        if len(given.words) == 2:
+            project = _one_of(given.last("--in") or "user", ("user", "project"), "a value's file") == "project"
+            written = await asyncio.to_thread(write, folder, *given.words, project=project)
+            return f"`{given.first}` is {given.words[1]} in `{written}`; {later}."
         if given.first:
-            _one_of(given.first, ("trust", "show"), "what /config does")
+            _one_of(given.first, ("trust", "show"), "what /config does without a value")
         if given.first == "trust":
             project = await asyncio.to_thread(trust, folder)
-            return f"`{project}` is trusted as it is now; what it sets holds from the next start on."
+            return f"`{project}` is trusted as it is now; {later}."
         found = await asyncio.to_thread(configured, folder)
         rows = [(name, value, found.origins[name]) for name, value in found.values.items()]
         rows += [(n, v, "the project's file, **held back**: `/config trust`") for n, v in found.held_back.items()]

@@ -118,15 +118,59 @@ def trust(folder: Path) -> Path:
     return project
 
 
+def write(folder: Path, name: str, value: str, *, project: bool) -> Path:
+    """Set one value in the user's file or the project's, with its comments kept, and return its path; "none" unsets it.
+
+    A project's file that was trusted, or was not there, is trusted with it. Raises `UsageError` for a malformed file,
+    and for what it may not hold.
+    """
+    import tomlkit
+
+    path = (folder if project else user_folder()) / NAME
+    before = read_whole(path, MOST_BYTES) if path.exists() else ""
+    _parsed(before, path)
+    own = project and (not path.exists() or is_trusted(path))
+    document: Any = tomlkit.parse(before)
+    key = name.removeprefix("budget.")
+    table: Any = document if key == name else document.setdefault("budget", tomlkit.table())
+    if value == "none":
+        table.pop(key, None)
+    else:
+        table[key] = _plain(value)
+    text = tomlkit.dumps(document)
+    if dict(_parsed(text, path).entries()).get(name) != (None if value == "none" else table[key]):
+        raise UsageError(f"{name} cannot be set in {path}", hint="write it there by hand")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        if own:
+            trust(folder)
+    except OSError as e:
+        raise UsageError(f"{path} was not written: {e.strerror}", hint="write it by hand") from None
+    return path
+
+
+def _plain(value: str) -> Any:
+    """Return a word as TOML means it where that is a number or a truth value, else as a string."""
+    try:
+        found: Any = tomllib.loads(f"value = {value}").get("value")
+    except tomllib.TOMLDecodeError:
+        return value
+    return found if isinstance(found, bool | int | float) else value
+
+
 def _fingerprint(project: Path) -> str:
     return f"{hashlib.sha256(project.read_bytes()).hexdigest()} {project.resolve()}"
 
 
 def _read(path: Path) -> ConfigFile:
-    if not path.exists():
-        return ConfigFile()
+    return _parsed(read_whole(path, MOST_BYTES), path) if path.exists() else ConfigFile()
+
+
+def _parsed(text: str, path: Path) -> ConfigFile:
+    """Return what the text of a file holds; raises `UsageError` for a malformed one."""
     try:
-        return ConfigFile.model_validate(tomllib.loads(read_whole(path, MOST_BYTES)))
+        return ConfigFile.model_validate(tomllib.loads(text))
     except tomllib.TOMLDecodeError as e:
         raise UsageError(f"{path} is no TOML: {e}", hint="correct it, or move it away") from None
     except ValidationError as e:

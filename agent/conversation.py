@@ -27,7 +27,7 @@ from forewarp.agent.events import (
 )
 from forewarp.agent.files import with_mentioned_files
 from forewarp.agent.kernel_tools import KernelTools
-from forewarp.agent.settings import Settings, over_budget
+from forewarp.agent.settings import NO_MODEL, Settings, over_budget
 from forewarp.agent.transcript import RecordedConversation, Transcript, find, read
 from forewarp.core.errors import ForewarpError, UsageError
 
@@ -40,12 +40,6 @@ if TYPE_CHECKING:
 
 SHORTENED = 4
 """Most times that the memory is shortened within one turn: a conversation of few large messages stays too long."""
-
-NO_MODEL = """No language model is set, so this cannot be answered. Without one there is still
-`/forecast`, `/measure`, `/search`, `/runs`, `/report` and `/export`; `/help` lists all.
-
-To add one, set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY` and type `/model anthropic:NAME` or `/model openai:NAME`; for a
-model of your own, `/model openai:NAME --base-url http://127.0.0.1:8000/v1`."""
 
 
 class Conversation(BaseConversation):

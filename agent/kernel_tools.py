@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -98,7 +99,7 @@ class KernelTools:
         kernel = self._inside(kernel)
         name = shown(host.settings.folder, Path(kernel.path)) if kernel.path else ""
         request = MeasureRequest(task=self._task(task), kernel=kernel, place=host.settings.place)
-        steps, stages = list[CandidateForecast](), list[str]()
+        steps, began = list[CandidateForecast](), list[float]()
         loop, left = asyncio.get_running_loop(), asyncio.Event()
 
         def forecast(result: ForecastResult) -> None:
@@ -116,7 +117,8 @@ class KernelTools:
             return await self._refusal(call, "measure_kernel", command, reason, 1, asked_by=origin)
 
         def stage(name: str) -> None:
-            stages.append(name)
+            if name == "measuring" and request.place.device != "replay":
+                began.append(time.monotonic())
             host.emit(Progressed(call, name))
 
         if self._device.locked():
@@ -130,8 +132,8 @@ class KernelTools:
                 )
             except BaseException:
                 left.set()
-                if "measuring" in stages:
-                    host.spend(measurements=1)  # announced in the archive, and the device was held
+                if began:  # it told nothing, so that it counts as none; but it held the device
+                    host.spend(device_s=time.monotonic() - began[0])
                 raise
         if done.measured is not None and done.measured.measurement_id is not None:
             host.spend(measurements=1, device_s=done.measured.cost.device_s)

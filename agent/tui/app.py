@@ -33,7 +33,7 @@ from forewarp.agent.events import (
     UserSaid,
 )
 from forewarp.agent.replay import LONGEST_S, Replay, turns
-from forewarp.agent.settings import Settings
+from forewarp.agent.settings import NO_MODEL, Settings
 from forewarp.agent.tui import themes
 from forewarp.agent.tui.approval import Approvals
 from forewarp.agent.tui.candidates import CandidatesPane
@@ -71,14 +71,6 @@ WAITING_SHOWN = 3
 
 HELP = """`/` lists commands, `@` files. Enter sends, ctrl+j begins a new line, Esc interrupts.
 F2 chat, F3 candidates, F4 source, F5 plots; ctrl+o unfolds tool calls, ctrl+y copies, ctrl+p has the rest."""
-
-NO_MODEL = """**No language model is set.** `/demo` plays a search on measurements that were recorded on an H200: some
-seconds, no GPU and no key. `/search mine.py 12` does one here, where `mine.py` is a PyTorch problem (a KernelBench
-file); `/help` lists the rest.
-
-To add a model, set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY` and type `/model anthropic:NAME` or `/model openai:NAME`;
-for one of your own, `/model openai:NAME --base-url http://127.0.0.1:8000/v1`. `model = "…"` in `forewarp.toml` keeps
-it."""
 
 REPLAYED = f"""**A recorded conversation, played again**: no model is asked, nothing is measured. Waits are cut to
 {LONGEST_S:.0f} s, changes of settings left out. Esc stops it, Enter goes on with the turns that come back, to the

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forewarp.agent import config
-from forewarp.agent.config import configured, trust
+from forewarp.agent.config import configured, trust, write
 from forewarp.agent.instructions import notes_of
 from forewarp.core.errors import UsageError
 
@@ -68,6 +68,39 @@ def test_a_malformed_file_says_what_is_wrong(project: Path, text: str, says: str
     put(project, text)
     with pytest.raises(UsageError, match=says):
         configured(project)
+
+
+def test_a_value_is_written_with_comments_kept_and_taken_away_again(project: Path) -> None:
+    user = project.parent / "user"
+    put(user, '# mine\nmodel = "openai:a"  # the small one\n\n[budget]\nusd = 2.0\n')
+    for name, value in (("budget.measurements", "12"), ("theme", "light"), ("shell", "true"), ("budget.usd", "none")):
+        assert write(project, name, value, project=False) == user / config.NAME
+    text = (user / config.NAME).read_text()
+    assert text.startswith('# mine\nmodel = "openai:a"  # the small one\n')
+    assert configured(project).values == {
+        "model": "openai:a",
+        "theme": "light",
+        "shell": True,
+        "budget.measurements": 12,
+    }
+
+
+def test_what_the_user_writes_into_a_projects_file_is_trusted_but_not_what_stood_there(project: Path) -> None:
+    write(project, "budget.measurements", "99", project=True)
+    assert configured(project).values == {"budget.measurements": 99}
+    put(project, "shell = true\n")
+    write(project, "theme", "light", project=True)
+    assert configured(project).held_back == {"shell": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("colour", "red"), ("context", "5"), ("approve", "always"), ("shell.x", "1"), ("budget", "5")]
+)
+def test_a_value_that_the_file_may_not_hold_is_not_written(project: Path, name: str, value: str) -> None:
+    put(project, "shell = false\n")
+    with pytest.raises(UsageError):
+        write(project, name, value, project=True)
+    assert (project / config.NAME).read_text() == "shell = false\n"
 
 
 def test_notes_of_a_folder_are_read_once_and_only_as_text(project: Path) -> None:

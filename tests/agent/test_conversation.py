@@ -42,6 +42,7 @@ from forewarp.agent.events import (
 from forewarp.agent.settings import Settings
 from forewarp.agent.transcript import Transcript, conversations, latest, read
 from forewarp.tools import considered
+from forewarp.tools.describe import task_of
 from forewarp.tools.parts import Amounts, Place
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
@@ -268,6 +269,24 @@ async def test_a_tool_is_interrupted_and_the_conversation_goes_on(
     talk.settings = settings(scripted(answer=lambda m: f"{len(returns(m))} returns"))
     after = await turn(talk, "And now?")
     assert isinstance(after[-1], Answered)
+
+
+async def test_an_interrupted_measurement_counts_as_none_but_its_seconds_do(
+    settings: Callable[..., Settings], tmp_path: Path
+) -> None:
+    place = Place(device="cpu", archive=str(tmp_path / "b.db"))
+    (tmp_path / "mine.cpp").write_text(task_of("softmax", place).seeds["cpp"])
+    talk = Conversation(replace(settings(folder=tmp_path), place=place))
+    events: list[ConversationEvent] = []
+    async for event in talk.say("/measure softmax mine.cpp"):
+        events.append(event)
+        if isinstance(event, Progressed) and event.text == "measuring":
+            await asyncio.sleep(0.05)
+            talk.interrupt()
+    talk.close()
+    assert isinstance(events[-1], Interrupted)
+    assert talk.spent.measurements == 0
+    assert talk.spent.device_s >= 0.05
 
 
 async def test_an_interrupt_ends_a_device_that_is_just_being_opened(

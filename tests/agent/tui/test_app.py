@@ -530,7 +530,9 @@ async def test_no_text_is_lost_when_the_terminal_changes_its_size() -> None:
 
 async def test_without_a_model_it_says_what_works() -> None:
     async with opened(Scripted(settings=Settings(model=None)), WIDE) as (app, pilot):
-        await seen(app, pilot, "No language model is set", "/forecast", "--base-url", "ANTHROPIC_API_KEY", "no model")
+        await seen(
+            app, pilot, "No language model is set", "/demo", "/forecast", "--base-url", "ANTHROPIC_API_KEY", "no model"
+        )
 
 
 @pytest.mark.parametrize("name", ["light", "ansi", "nord"])
