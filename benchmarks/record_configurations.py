@@ -4,7 +4,7 @@
 
 A line per kernel, call and configuration, written as they come; `--resume` goes on with a file. Several processes
 compile into Triton's cache meanwhile (`--jobs`), one measures. Of spaces with more than `--most` configurations as many
-are drawn, the same on every machine. `--assemble rows.jsonl ...` makes the Parquet file of the pool from such files.
+are drawn, the same on every machine. `--assemble rows.jsonl ...` adds such files to the pool's Parquet file `--out`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -143,18 +144,20 @@ def measure_kernel(name: str, calls: list[list[Any]], most: int, out: Any, until
         start = time.monotonic()
         try:
             launch = caught(name, call)
-            places = drawn(len(launch.tuner.configs), most, name)
-            space = space_of(launch.tuner, launch.arguments, launch.keywords, launch.tuner.configs)
+            configs = launch.tuner.configs
+            places = drawn(len(configs), most, name)
+            space = space_of(launch.tuner, launch.arguments, launch.keywords, configs)
             work = counting.count(space)
             timer = Timer(launch, [*work.stores, *work.atomics])
             timings = [timer.check(place, compare=name not in PARTIAL) for place in places]
             if name in PARTIAL:
-                for timing in timings:
-                    if not timing.problem and (error := reference_error(name, call, timing.place)) > 2e-2:
+                for timing in (t for t in timings if not t.problem):
+                    error = reference_error(name, call, {launch.kernel: configs[timing.place]})
+                    if error > 2e-2:
                         timing.problem = f"the call's result differs by {error:.1e} from PyTorch's"
             checked = time.monotonic()
             timer.time(timings, until=until)
-            error = reference_error(name, call)
+            error = reference_error(name, call, {})
         except Exception as e:
             print(f"{name}{tuple(call)}: {type(e).__name__}: {e}"[:600], file=sys.stderr, flush=True)
             if "CUDA" in str(e):
@@ -201,12 +204,12 @@ def measure_kernel(name: str, calls: list[list[Any]], most: int, out: Any, until
         torch.cuda.empty_cache()
 
 
-def reference_error(name: str, call: list[Any], place: int | None = None) -> float:
-    """Return the largest error of a kernel's outputs with a configuration against PyTorch's, over their size."""
+def reference_error(name: str, call: list[Any], chosen: Mapping[str, Any]) -> float:
+    """Return the largest error of outputs against PyTorch's, over their size; `chosen` are configurations by kernel."""
     from forewarp.tuning.catching import TunedLaunch, catching
 
     module, found = imported(name), list[TunedLaunch]()
-    with catching(found, places=None if place is None else {name: place}):
+    with catching(found, chosen=chosen):
         outputs = module.run(*call)
     wanted = module.expected(*call)
     pairs = zip(outputs, wanted, strict=True) if isinstance(outputs, tuple) else [(outputs, wanted)]
@@ -214,7 +217,7 @@ def reference_error(name: str, call: list[Any], place: int | None = None) -> flo
 
 
 def assemble(files: list[Path], out: Path) -> None:
-    """Write the rows of several files as one Parquet file, medians in microseconds."""
+    """Add the rows of several files to a Parquet file, medians in microseconds; new ones replace those of a space."""
     from statistics import median
 
     import pyarrow as pa
@@ -227,9 +230,17 @@ def assemble(files: list[Path], out: Path) -> None:
         row |= {"us": median(samples) if samples and not row["problem"] else None, "samples": len(samples)}
         for name in ("call", "arguments", "values", "grid"):
             row[name] = json.dumps(row[name])
+    renewed = {space_key(row) for row in rows}
+    earlier = pq.read_table(out).to_pylist() if out.exists() else []
+    rows = [row for row in earlier if space_key(row) not in renewed] + rows
     # The mark tells readers of the folder's pools that this file is none.
     table = pa.Table.from_pylist(rows).replace_schema_metadata({"forewarp.configurations": "1"})
     pq.write_table(table, out, compression="zstd")
+
+
+def space_key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a row's space is known by."""
+    return row["device"], row["kernel"], row["call"]
 
 
 if __name__ == "__main__":

@@ -230,7 +230,7 @@ def do(args: argparse.Namespace, job: Job) -> None:
     begun = time.perf_counter()
     folder = args.work / job.name
     done = run.train(
-        arm_run(args, job), folder, found=pickle.loads((args.work / f"rows-{job.seed}.pickle").read_bytes())
+        arm_run(args, job), folder, prompts=pickle.loads((args.work / f"rows-{job.seed}.pickle").read_bytes())
     )
     trained_s = time.perf_counter() - begun
     settings = arm_run(args, job)
