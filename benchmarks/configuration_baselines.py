@@ -58,7 +58,7 @@ def searches(spaces: Sequence[Measured]) -> dict[str, Any]:
     found: dict[str, list[dict[str, Any]]] = {sampler: [] for sampler in SAMPLERS}
     for place, s in enumerate(spaces):
         run = np.flatnonzero(np.isfinite(s.us))
-        configurations = [s.space.configurations[i] for i in run]
+        configurations = [s.space.configurations[i] for i in run.tolist()]
         for sampler, each in found.items():
             seeds = [
                 figures([s], [run[searched(configurations, s.us[run], sampler, place * SEEDS + n)]])

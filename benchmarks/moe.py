@@ -529,7 +529,7 @@ def compiled(folder: Path, job: dict[str, Any]) -> Iterator[dict[str, Any]]:
     from forewarp.gpu_runner.compilers.cubin import codes
 
     sys.path.insert(0, str(folder))
-    importlib.import_module("moe_calls").DEVICE = "meta"
+    vars(importlib.import_module("moe_calls"))["DEVICE"] = "meta"
     both = BothProducts(folder, job["tokens"])
     for place in job["places"]:
         facts: list[dict[str, float]] = []

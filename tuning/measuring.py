@@ -16,7 +16,7 @@ from forewarp.tuning.catching import TunedLaunch, catching
 ROUNDS = 7
 """Samples of each configuration that is not left behind."""
 BEHIND = 2.0
-"""A configuration that takes so many times the best one's time after two samples gets no more."""
+"""A configuration of which every sample takes so many times the best one's time, two at least, gets no more."""
 FLUSH_BYTES = 768 << 20
 """Written before each sample: many times the L2 cache, and long enough for the host to enqueue the launch meanwhile."""
 BATCH = 32
@@ -90,8 +90,7 @@ class Timer:
         running = [t for t in timings if not t.problem]
         for number in range(ROUNDS):
             if number >= 2:
-                best = min((t.seconds for t in running), default=float("inf"))
-                running = [t for t in running if t.seconds <= BEHIND * best]
+                running = not_behind(running)
             self._chance.shuffle(running)
             for first in range(0, len(running), BATCH):
                 if time.monotonic() > until:
@@ -111,6 +110,12 @@ class Timer:
         self.launch.run(config)
         end.record()
         return begin, end
+
+
+def not_behind(timings: Sequence[Timing]) -> list[Timing]:
+    """Return the configurations that are sampled on; one sample of hundreds waits for the host, and accuses none."""
+    best = min((t.seconds for t in timings), default=float("inf"))
+    return [t for t in timings if min(t.samples) <= BEHIND * best]
 
 
 def differing_results(call: Callable[[], object], launch: TunedLaunch, places: Sequence[int]) -> dict[int, str] | None:
