@@ -22,6 +22,8 @@ EPILOGUE = (
 
 VERBS = {
     "optimize": ("searches", "Find a faster kernel for a task, on as few measurements as possible."),
+    "profile": ("models", "Say where a model's device time goes, and what kernels for its parts could gain."),
+    "apply": ("models", "Put exported kernels into a model, judge the whole, and keep what helps it."),
     "measure": ("kernels", "Check and time kernels against the task's reference, or against another kernel."),
     "suite": ("kernels", "Measure a folder of kernels on a folder of problems, KernelBench's or GPU MODE's."),
     "inspect": ("kernels", "Say what kernels tell before they run, for any GPU, without one."),

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from forewarp.core.errors import ForewarpError
+from forewarp.tools.apply_model import ApplyResult
 from forewarp.tools.archive_repair import ArchiveState
 from forewarp.tools.calibration import CalibrationResult
 from forewarp.tools.data import DataResult
@@ -27,6 +28,7 @@ from forewarp.tools.joint_report import JointResult
 from forewarp.tools.measure_kernel import MeasureManyResult
 from forewarp.tools.measured import MeasureResult
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval
+from forewarp.tools.profile_model import ProfileResult
 from forewarp.tools.run_report import BudgetUse, SearchResult, Winner
 from forewarp.tools.suite_results import SuiteResult
 from forewarp.tools.train import TrainPlan, TrainResult
@@ -46,7 +48,9 @@ class Failure(BaseModel):
 class Artifact(BaseModel):
     """A file that the command wrote."""
 
-    kind: Literal["kernel", "module", "evidence", "result", "candidates", "report", "forecasts", "image", "adapter"]
+    kind: Literal[
+        "kernel", "module", "evidence", "result", "candidates", "report", "forecasts", "image", "adapter", "task"
+    ]
     path: str
 
 
@@ -94,6 +98,18 @@ class TuneDocument(TuneResult, Envelope):  # pyright: ignore[reportIncompatibleV
     """Document of `tune`; `status` is ok if a kernel was tuned, else failed."""
 
     model_config = ConfigDict(title="forewarp tune --json")
+
+
+class ProfileDocument(ProfileResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `profile`; `status` is ok."""
+
+    model_config = ConfigDict(title="forewarp profile --json")
+
+
+class ApplyDocument(ApplyResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+    """Document of `apply`; `status` is ok if a kernel was kept, else failed."""
+
+    model_config = ConfigDict(title="forewarp apply --json")
 
 
 class ForecastDocument(ForecastResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -301,6 +317,8 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "suite": SuiteDocument,
     "inspect": InspectDocument,
     "tune": TuneDocument,
+    "profile": ProfileDocument,
+    "apply": ApplyDocument,
     "forecast": ForecastDocument,
     "optimize": SearchDocument,
     "optimize_targets": JointDocument,

@@ -83,7 +83,7 @@ class OperationRates:
         moving = moved / (bandwidth * self.moving.get(operation.kind, self.moving["other"]))
         computing = 0.0
         if operation.flops:
-            kind, peak = _unit(operation, target)
+            kind, peak = rate_of(operation, target)
             computing = operation.flops / (peak * self.computing[kind])
         return operation.times * (self.launch_s + max(moving, computing))
 
@@ -131,7 +131,7 @@ def _spread(kind: str, rates: OperationRates) -> float:
     return rates.sd_log2.get(kind, rates.sd_log2["other"])
 
 
-def _unit(operation: Operation, target: Target) -> tuple[str, float]:
+def rate_of(operation: Operation, target: Target) -> tuple[str, float]:
     """Return the key of an operation's rate, and the peak that it is a share of."""
     tensor, scalar = target.tensor_flops or 0.0, target.fp32_flops or 0.0
     if operation.dtype in ("float16", "bfloat16"):

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ROOMS = sorted(
     {"agent", "api", "archive", "cli", "core", "export", "gpu_runner", "inspection", "mcp_server"}
-    | {"prompts", "report", "search", "surrogate", "tasks", "tools", "training", "tuning"}
+    | {"models", "prompts", "report", "search", "surrogate", "tasks", "tools", "training", "tuning"}
 )
 FACES = {"agent", "api", "cli", "mcp_server"}
 MAY: dict[str, set[str]] = {
@@ -30,6 +30,7 @@ MAY: dict[str, set[str]] = {
     "surrogate": {"core", "archive", "inspection", "prompts"},
     "search": {"core", "archive", "gpu_runner", "inspection", "prompts", "surrogate"},
     "tuning": {"core", "gpu_runner", "inspection"},
+    "models": {"core", "gpu_runner"},
     "training": {"core", "archive", "inspection", "prompts", "surrogate"},
     "export": {"core", "gpu_runner"},
     "tools": {
@@ -38,6 +39,7 @@ MAY: dict[str, set[str]] = {
         "export",
         "gpu_runner",
         "inspection",
+        "models",
         "prompts",
         "search",
         "surrogate",

@@ -231,6 +231,42 @@ class TaskCall(Part):
     init: str = Field(default="", description="Arguments of a module's constructor.")
 
 
+ModelFile = Annotated[
+    FilePath,
+    Field(description="Python file with Model, get_inputs() and get_init_inputs(), or with the function of `call`."),
+]
+ModelCall = Annotated[str, Field(description="Function of the file that returns a module and its inputs.")]
+
+
+class ProfileRequest(Part):
+    """Request for a model's profile: the model, the device, and the line to write as a task."""
+
+    model: ModelFile
+    call: ModelCall = ""
+    max_seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False, description="Seconds for calls of the model.")
+    graphs: bool = Field(default=False, description="Time the kernels in replays of a CUDA graph.")
+    task: int | None = Field(default=None, ge=1, description="Line of the last profile to write as a task, with `out`.")
+    out: FilePath | None = Field(default=None, description="File to write the task to.")
+    place: Place = Place()
+
+
+class ApplyRequest(Part):
+    """Request to put kernels into a model: the model, the kernels' modules, and the device."""
+
+    model: ModelFile
+    winners: list[str] = Field(
+        min_length=1,
+        description="Module that `forewarp optimize` exported for a line of the model's profile, FILE or FILE:LINE.",
+    )
+    call: ModelCall = ""
+    compile: bool = Field(default=False, description="Judge the model as torch.compile compiles it, with and without.")
+    write: FilePath | None = Field(default=None, description="File to write the model with what helps it to.")
+    max_seconds: float = Field(
+        default=30.0, gt=0, allow_inf_nan=False, description="Seconds for calls of a model without profile."
+    )
+    place: Place = Place()
+
+
 class ValidateRequest(TaskRequest):
     """Request for a validation, on the shapes of the place's device."""
 

@@ -104,7 +104,7 @@ class LocalExecutor:
         self._target, self._turn = target, turn
         self._limits = limits or Limits()
         self._python, self._cache = python, cache or default_cache()
-        self._visible = _visible(index) if target.kind == "cuda" else ""
+        self._visible = visible_device(index) if target.kind == "cuda" else ""
         environment = {"CUDA_VISIBLE_DEVICES": self._visible} if target.kind == "cuda" else {}
         environment |= {"TORCHINDUCTOR_CACHE_DIR": str(self._cache / "inductor")}  # the server's; children have others
         self._worker = WorkerClient(python, environment, cpu_only=target.kind == "cpu")
@@ -400,7 +400,7 @@ def _uses_inductor(kernel: BuiltKernel) -> bool:
     return kernel.language == "python" and _INDUCTOR.search(kernel.source) is not None
 
 
-def _visible(index: int) -> str:
+def visible_device(index: int) -> str:
     """Return the name under which CUDA knows the `index`-th GPU that this process may use."""
     allowed = [d.strip() for d in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if d.strip()]
     return allowed[index] if index < len(allowed) else str(index)

@@ -140,7 +140,7 @@ class _Writer:
             order = list(range(tensor.dim()))
         plain = tensor.permute(order).contiguous()
         about = {"dtype": str(plain.dtype).removeprefix("torch."), "shape": list(plain.shape), "order": order}
-        drawn = _distribution(plain) if self.redraw and plain.is_floating_point() else None
+        drawn = distribution(plain) if self.redraw and plain.is_floating_point() else None
         return about | (drawn or {"data": self._packed(plain)})
 
     def _packed(self, tensor: torch.Tensor) -> str:
@@ -160,7 +160,7 @@ class _Writer:
         return packed
 
 
-def _distribution(tensor: torch.Tensor) -> dict[str, Any] | None:
+def distribution(tensor: torch.Tensor) -> dict[str, Any] | None:
     """Return mean, standard deviation and whether all values are in [0, 1]; None of what is no sample of anything.
 
     That is a tensor with infinities or NaN, or with two values at most: a mask or a constant, which means something.

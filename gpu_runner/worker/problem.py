@@ -120,6 +120,11 @@ class Problem:
             )
         return [v.to(device) if isinstance(v, torch.Tensor) else v for v in values]
 
+    def arguments(self, seed: int, device: str) -> list[Any]:
+        """Return freshly drawn arguments of forward: the values of `inputs` in their nest."""
+        values, build = self.inputs(seed, device), self._first(device)[1]
+        return values if build is None else list(build(values))
+
     def _draw(self, seed: int, device: str) -> list[Any]:
         if self.call is not None:
             return self.call.draw(seed, device)

@@ -1,0 +1,127 @@
+"""The job that profiles a model, and its answer: the model's graph as Python, its subgraphs, and times.
+
+They stand apart because the controller, which asks for them, does without torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from forewarp.core.values import Operation
+from forewarp.gpu_runner.worker.requests import TaskJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileJob(TaskJob):
+    """Profile the model that a task's reference is, in about `seconds`; with `graphs`, in replays of a CUDA graph."""
+
+    run = "forewarp.models.profiling:run"
+    seconds: float
+    graphs: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakJob(TaskJob):
+    """Find the most device memory that a call of the reference takes, weights and inputs included."""
+
+    run = "forewarp.models.profiling:run_peak"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One operation of a model as Python: `name` is assigned `text`, an expression over the names in `uses`.
+
+    A "view" shares the memory of what it uses; "change" is no expression but a statement that changes a buffer.
+    """
+
+    name: str
+    text: str
+    uses: tuple[str, ...]
+    kind: Literal["value", "view", "change"] = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelGraph:
+    """A model's forward as Python.
+
+    `inputs` are the names of the leaves of forward's arguments in order, `described` their shapes and dtypes, of what
+    is no tensor the value. `weights` gives by name the path of a parameter or buffer, `constants` an expression for
+    each other tensor. `result` are the names or literals of the result's leaves, and `spec` their nest as
+    `treespec_dumps` writes it, "" for a single tensor. `training` is the mode that it was exported in.
+    """
+
+    statements: tuple[Statement, ...]
+    inputs: tuple[str, ...]
+    weights: Mapping[str, str]
+    constants: Mapping[str, str]
+    result: tuple[str, ...]
+    spec: str
+    described: tuple[Any, ...]
+    training: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One of the places of a subgraph: statements `first` to `last`, what goes in, its weights by path, what comes out.
+
+    `weights` are in the order of the subgraph's parameters.
+    """
+
+    first: int
+    last: int
+    inputs: tuple[str, ...]
+    weights: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subgraph:
+    """Equal subgraphs: same operations, shapes, dtypes, strides.
+
+    `problem` is the text of a KernelBench file, "" where `why_not` says why there is none; its model's weights are
+    called `parameters`, and `layouts` are shape, stride and dtype of what it returns. `samples_s` are seconds of all
+    `places` together in each profiled call. `moved` are bytes of inputs, weights and outputs of one place, `operations`
+    those of one place.
+    """
+
+    sha256: str
+    title: str
+    places: tuple[Place, ...]
+    samples_s: tuple[float, ...]
+    moved: int
+    operations: tuple[Operation, ...]
+    problem: str = ""
+    why_not: str = ""
+    parameters: tuple[str, ...] = ()
+    layouts: tuple[tuple[tuple[int, ...], tuple[int, ...], str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """A kernel by name (an operation of torch on a CPU) with its seconds in all calls of the model, and launches."""
+
+    name: str
+    seconds: float
+    launches: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelProfile:
+    """What was found out of a model.
+
+    `calls_s` are seconds of whole calls by the host's clock, `device_s` of all kernels in a call, both of the model as
+    it is; `graph_s` of all subgraphs in a call. `rates` are what was measured here of `memory_bandwidth` (bytes/s),
+    `fp32_flops` and `tensor_flops`, for targets of which nobody knows them.
+    """
+
+    graph: ModelGraph
+    subgraphs: tuple[Subgraph, ...]
+    calls_s: tuple[float, ...]
+    device_s: tuple[float, ...]
+    graph_s: tuple[float, ...]
+    kernels: tuple[KernelTime, ...]
+    rates: Mapping[str, float] = field(default_factory=dict[str, float])
+    problems: tuple[str, ...] = ()
+    protections: tuple[str, ...] = ()
