@@ -79,7 +79,7 @@ def apply_model(
 ) -> ApplyResult:
     """Try the kernels one by one, the most promising line first; the model's file is never changed.
 
-    Raises `UsageError` where a module belongs to no line of the model's profile, `TaskError` with the model's own error.
+    Raises `UsageError` where a module belongs to no line of the model's profile, `TaskError` with the model's error.
     """
     task = model_task(request.model, request.call)
     with worker_at(request.place) as worker, executors or Executors() as opened:
