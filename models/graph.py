@@ -28,7 +28,7 @@ GLOBALS: dict[str, Any] = {"torch": torch, "F": F}
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ValueFacts:
     """What is known of a value: the owner of its memory, bytes, shape, stride and dtype, and its operation.
 
     `operations` are what that consists of; `random` says that it draws random numbers.
@@ -43,15 +43,15 @@ class Facts:
 
 
 @dataclass(slots=True)
-class Recorded:
+class RecordedGraph:
     """A model's graph with facts by name, and the values of weights and constants by name."""
 
     graph: ModelGraph
-    facts: dict[str, Facts]
+    facts: dict[str, ValueFacts]
     held: dict[str, torch.Tensor]
 
 
-def record(model: torch.nn.Module, args: Sequence[Any]) -> Recorded:
+def record(model: torch.nn.Module, args: Sequence[Any]) -> RecordedGraph:
     """Export a model called with `args` and run its graph once; raises `ReferenceFailed` where that cannot be done."""
     program = _exported(model, tuple(args))
     signature = program.graph_signature
@@ -94,7 +94,7 @@ def record(model: torch.nn.Module, args: Sequence[Any]) -> Recorded:
     graph = ModelGraph(
         tuple(recorder.statements), tuple(inputs), weights, constants, tuple(result), nest, described, model.training
     )
-    return Recorded(graph, recorder.facts, held)
+    return RecordedGraph(graph, recorder.facts, held)
 
 
 def _exported(model: torch.nn.Module, args: tuple[Any, ...]) -> torch.export.ExportedProgram:
@@ -117,7 +117,7 @@ def _constant(tensor: torch.Tensor) -> str:
     return f"torch.tensor({_form(tensor.tolist())}, dtype={tensor.dtype})"
 
 
-class Program:
+class GraphProgram:
     """The statements of a graph, compiled to be run."""
 
     def __init__(self, graph: ModelGraph) -> None:
@@ -265,11 +265,11 @@ def _same(one: Any, other: Any) -> bool:
 
 def _facts(
     base: str, value: Any, operation: str = "", operations: tuple[Operation, ...] = (), *, random: bool = False
-) -> Facts:
+) -> ValueFacts:
     tensors = [t for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor)]
     size = value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
     spec = tuple((tuple(t.shape), t.stride(), str(t.dtype)) for t in tensors)
-    return Facts(base, size, spec, operation, operations, random)
+    return ValueFacts(base, size, spec, operation, operations, random)
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -63,7 +63,7 @@ class ModelGraph:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SubgraphPlace:
     """One of the places of a subgraph: statements `first` to `last`, what goes in, its weights by path, what comes out.
 
     `weights` are in the order of the subgraph's parameters.
@@ -88,7 +88,7 @@ class Subgraph:
 
     sha256: str
     title: str
-    places: tuple[Place, ...]
+    places: tuple[SubgraphPlace, ...]
     samples_s: tuple[float, ...]
     moved: int
     operations: tuple[Operation, ...]

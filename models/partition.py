@@ -21,17 +21,18 @@ MOST_NODES = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class OperationNode:
     """An operation that makes tensors: the names that it reads and makes, views resolved to what they are views of.
 
     `work` is its arithmetic in bytes by `RIDGE`. `roots` are the activations that a layer with weights works on, None
-    for any other operation.
+    for any other operation. What is `fixed` depends on no input, such as a mask.
     """
 
     reads: frozenset[str]
     makes: frozenset[str]
     work: float = 0.0
     roots: frozenset[str] | None = None
+    fixed: bool = False
 
 
 class _Stretch:
@@ -41,6 +42,7 @@ class _Stretch:
         self.first, self.last, self.reads, self.makes, self.work = first, last, reads, makes, work
         self.roots: frozenset[str] | None = None
         self.bytes = 0
+        self.fixed = False
         self.before: _Stretch | None = None
         self.after: _Stretch | None = None
         self.gone = False
@@ -53,12 +55,12 @@ class _Stretch:
 class Partition:
     """Joining of nodes; `sizes` are bytes by name, `last_use` the index of the last node that reads a name."""
 
-    def __init__(self, nodes: Sequence[Node], sizes: Mapping[str, int], last_use: Mapping[str, int]) -> None:
+    def __init__(self, nodes: Sequence[OperationNode], sizes: Mapping[str, int], last_use: Mapping[str, int]) -> None:
         self._sizes, self._last_use = sizes, last_use
         self._all: list[_Stretch] = []
         for index, node in enumerate(nodes):
             stretch = self._sized(_Stretch(index, index, node.reads, node.makes, node.work))
-            stretch.roots = node.roots
+            stretch.roots, stretch.fixed = node.roots, node.fixed
             if self._all:
                 stretch.before, self._all[-1].after = self._all[-1], stretch
             self._all.append(stretch)
@@ -83,6 +85,8 @@ class Partition:
         b = a.after
         if b is None or (a.roots is not None and b.roots is not None) or b.last - a.first >= MOST_NODES:
             return
+        if a.fixed != b.fixed:  # it would make one layer of many another subgraph than the others
+            return
         saved = a.bytes + b.bytes - self._joined(a, b).bytes
         share = saved / min(a.cost, b.cost)
         if share >= LEAST_SAVED:
@@ -90,7 +94,7 @@ class Partition:
 
     def _join(self, a: _Stretch, b: _Stretch) -> _Stretch:
         joined = self._joined(a, b)
-        joined.roots = a.roots if a.roots is not None else b.roots
+        joined.roots, joined.fixed = a.roots if a.roots is not None else b.roots, a.fixed
         joined.before, joined.after = a.before, b.after
         if joined.before is not None:
             joined.before.after = joined

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forewarp.models.jobs import ModelGraph, Place, Statement, Subgraph
+from forewarp.models.jobs import ModelGraph, Statement, Subgraph, SubgraphPlace
 
 _TEXT = '''
 
@@ -183,7 +183,7 @@ def _own(text: str) -> str:
     return re.sub(r"(?<![.\w])(torch|F)\.", r"_\1.", text)
 
 
-def _body(graph: ModelGraph, places: Sequence[Place]) -> list[str]:
+def _body(graph: ModelGraph, places: Sequence[SubgraphPlace]) -> list[str]:
     """Return the lines of forward: the graph's statements, places as calls, and what nothing needs left out."""
     statements = list(_with_calls(graph, places))
     needed = set(graph.result)
@@ -221,7 +221,7 @@ def _path(path: str) -> str:
     return f"self{parts}"
 
 
-def _with_calls(graph: ModelGraph, places: Sequence[Place]) -> list[Statement]:
+def _with_calls(graph: ModelGraph, places: Sequence[SubgraphPlace]) -> list[Statement]:
     """Return the statements with a call at the end of each place, followed by the views that lie in it."""
     number = {place.first: n for n, place in enumerate(places)}
     made: list[Statement] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -25,9 +25,9 @@ from forewarp.gpu_runner.worker.problem import ReferenceFailed, build_model, run
 from forewarp.gpu_runner.worker.requests import TaskFailure, TaskJob
 from forewarp.gpu_runner.worker.task_confinement import run_confined
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
-from forewarp.models.graph import Program, Recorded, record
-from forewarp.models.jobs import KernelTime, ModelProfile, PeakJob, Place, ProfileJob, Subgraph
-from forewarp.models.partition import RIDGE, Node, Partition
+from forewarp.models.graph import GraphProgram, RecordedGraph, record
+from forewarp.models.jobs import KernelTime, ModelProfile, PeakJob, ProfileJob, Subgraph, SubgraphPlace
+from forewarp.models.partition import RIDGE, OperationNode, Partition
 from forewarp.models.problem_text import Piece, drawn, parameter_names, problem
 
 _SEED = 1
@@ -88,7 +88,7 @@ def _profile(job: ProfileJob, model: torch.nn.Module, args: Sequence[Any]) -> Mo
     whole, kernels = _by_statement(prof, device)[0], _kernels(prof, device)
     recorded = record(model, args)
     values = {**dict(zip(recorded.graph.inputs, pytree.tree_leaves(tuple(args)), strict=True)), **recorded.held}
-    program = Program(recorded.graph)
+    program = GraphProgram(recorded.graph)
     calls = _count(job.seconds * _SHARES["graph"], max(once_s, min(walls)))
     with _profiled(device) as prof:
         for _ in range(calls):
@@ -163,7 +163,7 @@ def _on_device(prof: Any) -> list[Any]:
     return sorted((e for e in events if not e.name.startswith(_MARK)), key=lambda e: e.time_range.start)
 
 
-def _replayed(prof: Any, program: Program, values: Mapping[str, Any], calls: int) -> dict[int, list[float]] | None:
+def _replayed(prof: Any, program: GraphProgram, values: Mapping[str, Any], calls: int) -> dict[int, list[float]] | None:
     """Time the kernels in replays of a CUDA graph; None where it does not launch what calls of statements launch."""
     owners: list[tuple[int, str]] = []
     for event in sorted(prof.events(), key=lambda e: e.time_range.start):
@@ -224,8 +224,8 @@ def _rates(job: ProfileJob) -> dict[str, float]:
 
 
 def _subgraphs(
-    recorded: Recorded,
-    program: Program,
+    recorded: RecordedGraph,
+    program: GraphProgram,
     values: Mapping[str, Any],
     times: Mapping[int, Sequence[float]],
     model: str,
@@ -247,7 +247,7 @@ def _subgraphs(
         one = Subgraph(
             sha256,
             _title([f.operation for f in facts]),
-            tuple(Place(f, t, p.inputs, tuple(weights[w] for w in p.weights), p.outputs) for f, t, p in places),
+            tuple(SubgraphPlace(f, t, p.inputs, tuple(weights[w] for w in p.weights), p.outputs) for f, t, p in places),
             tuple(map(sum, zip(*(s for s in samples if s), strict=False))),
             sum(recorded.facts[name].size for name in borders),
             tuple(o for f in facts for o in f.operations),
@@ -267,7 +267,9 @@ def _title(operations: Sequence[str]) -> str:
     return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in runs)
 
 
-def _with_problem(one: Subgraph, piece: Piece, recorded: Recorded, draws: Mapping[str, str], model: str) -> Subgraph:
+def _with_problem(
+    one: Subgraph, piece: Piece, recorded: RecordedGraph, draws: Mapping[str, str], model: str
+) -> Subgraph:
     """Add the text of a task, or why there is none."""
     called = [s.text.partition("(")[0] for s in piece.statements]
     foreign = [c for c in called if c.startswith("torch.ops.") and not c.startswith("torch.ops.aten.")]
@@ -298,7 +300,9 @@ def _with_problem(one: Subgraph, piece: Piece, recorded: Recorded, draws: Mappin
     return replace(one, problem=text, parameters=tuple(names), layouts=layouts)
 
 
-def _draws(recorded: Recorded, program: Program, values: Mapping[str, Any], pieces: Sequence[Piece]) -> dict[str, str]:
+def _draws(
+    recorded: RecordedGraph, program: GraphProgram, values: Mapping[str, Any], pieces: Sequence[Piece]
+) -> dict[str, str]:
     """Return expressions that draw the inputs and weights of some pieces, from one more call."""
     found = {w: drawn(recorded.held[w], weight=True) for p in pieces for w in p.weights}
     wanted = {name for p in pieces for name in p.inputs}
@@ -315,7 +319,7 @@ def _draws(recorded: Recorded, program: Program, values: Mapping[str, Any], piec
 class _Cutter:
     """Stretches of a graph's statements, and what each of them takes and gives."""
 
-    def __init__(self, recorded: Recorded) -> None:
+    def __init__(self, recorded: RecordedGraph) -> None:
         self._facts, graph = recorded.facts, recorded.graph
         self._statements, self._graph = graph.statements, graph
         self._by_name = {s.name: s for s in graph.statements if s.kind != "change"}
@@ -335,7 +339,11 @@ class _Cutter:
 
     def stretches(self) -> list[tuple[int, int]]:
         """Return the first and the last statement of each subgraph."""
-        nodes = [self._node(indices) for indices in self._nodes]
+        moving = set(self._graph.inputs)
+        for s in self._statements:
+            if s.kind != "change" and moving & set(s.uses):
+                moving.add(s.name)
+        nodes = [self._node(indices, moving) for indices in self._nodes]
         last: dict[str, int] = {}
         for place, node in enumerate(nodes):
             last |= dict.fromkeys(node.reads, place)
@@ -347,7 +355,7 @@ class _Cutter:
             (self._nodes[first][0], self._nodes[end][-1]) for first, end in Partition(nodes, sizes, last).stretches()
         ]
 
-    def _node(self, indices: Sequence[int]) -> Node:
+    def _node(self, indices: Sequence[int], moving: Collection[str]) -> OperationNode:
         names = [self._statements[i].name for i in indices]
         facts = self._facts[names[0]]
         reads = frozenset(self._facts[u].base for u in self._statements[indices[0]].uses) - set(names)
@@ -355,7 +363,7 @@ class _Cutter:
         layer = any(o.kind in ("product", "convolution") for o in facts.operations)
         held = reads & self._graph.weights.keys()
         roots = reads - held if layer and held else None
-        return Node(reads, frozenset(names), work, roots)
+        return OperationNode(reads, frozenset(names), work, roots, names[0] not in moving)
 
     def piece(self, first: int, last: int) -> Piece:
         """Return a stretch with the views that it needs from before it; views within it are its own."""
@@ -377,7 +385,7 @@ class _Cutter:
             if s.kind == "value":
                 need(s.name)
         after = self._used_after(last)
-        names = sorted(outside, key=lambda n: self._place.get(n, -1))
+        names = list(outside)  # in the order of use, which is alike in equal subgraphs
         weights, constants = self._graph.weights, self._graph.constants
         return Piece(
             tuple(self._statements[i] for i in sorted(needed)),

@@ -1,0 +1,156 @@
+"""A model as statements and subgraphs, and back as a module with some of them replaced; in this process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from support.small_model import TEXT  # noqa: E402
+
+from forewarp.core.values import Workload  # noqa: E402
+from forewarp.gpu_runner.devices import detect_cpu  # noqa: E402
+from forewarp.gpu_runner.formats import task as tasks  # noqa: E402
+from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed, import_text, load_module  # noqa: E402
+from forewarp.models import profiling  # noqa: E402
+from forewarp.models.graph import record  # noqa: E402
+from forewarp.models.jobs import ModelProfile, ProfileJob  # noqa: E402
+from forewarp.models.patching import Replacement, compiled, patched  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning", "ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return Problem.load(TEXT, Workload("default"), 1)
+
+
+@pytest.fixture(scope="module")
+def profile(problem: Problem) -> ModelProfile:
+    job = ProfileJob(task=tasks.from_source(TEXT, "small"), target=detect_cpu(), seconds=0.1)
+    with torch.no_grad():
+        return profiling._profile(job, problem.module.Model(2), problem.arguments(1, "cpu"))
+
+
+def test_statements_are_the_model_in_readable_torch(profile: ModelProfile) -> None:
+    texts = [s.text for s in profile.graph.statements]
+    assert any(t.startswith("F.linear(") for t in texts)
+    assert any(t.startswith("F.scaled_dot_product_attention(") for t in texts)
+    assert any(".permute(" in t for t in texts)
+    assert not any("relu_(" in t for t in texts)  # it writes to no value
+    assert profile.graph.weights["p_layers_0_qkv_weight"] == "layers.0.qkv.weight"
+    assert profile.graph.weights["b_scale"] == "scale"
+
+
+def test_repeats_of_a_subgraph_are_one_with_several_places(profile: ModelProfile) -> None:
+    qkv = next(s for s in profile.subgraphs if "layer_norm" in s.title)
+    assert len(qkv.places) == 2
+    assert {w.split(".")[1] for w in qkv.places[0].weights} == {"0"}
+    assert {w.split(".")[1] for w in qkv.places[1].weights} == {"1"}
+    assert len(profile.calls_s) == len(profile.device_s) == profiling._CALLS
+    assert all(len(s.samples_s) == profiling._CALLS for s in profile.subgraphs)
+
+
+def test_each_subgraph_is_a_task_that_gives_tensors_of_its_own(profile: ModelProfile) -> None:
+    for s in profile.subgraphs:
+        assert s.problem, s.why_not
+        module = load_module(s.problem, "line", {})
+        torch.manual_seed(0)
+        model, values = module.Model(), module.get_inputs()
+        made = model(*values)
+        made = [made] if isinstance(made, torch.Tensor) else made
+        assert [(tuple(t.shape), t.stride()) for t in made] == [(shape, stride) for shape, stride, _ in s.layouts]
+        storages = {v.untyped_storage().data_ptr() for v in values}
+        assert not storages & {t.untyped_storage().data_ptr() for t in made}
+        assert sorted(model.state_dict()) == sorted(s.parameters)
+
+
+def test_weights_that_are_all_equal_are_spread(profile: ModelProfile) -> None:
+    text = next(s.problem for s in profile.subgraphs if "norm_weight" in s.parameters)
+    model = load_module(text, "line", {}).Model()
+    assert float(model.norm_weight.detach().std()) > 0.05
+
+
+def both(profile: ModelProfile, text: str) -> tuple[Any, Any, list[Any]]:
+    module = import_text(text)
+    torch.manual_seed(3)
+    old, new = module.Model(2), module.ModelNew(2)
+    assert old.state_dict().keys() == new.state_dict().keys()
+    new.load_state_dict(old.state_dict())
+    return old, new, module.get_inputs()
+
+
+def own(s: Any) -> Replacement:
+    """Its own reference as the kernel, which counts its calls."""
+    return Replacement(s, s.problem.replace("    def forward(", "    calls = 0\n\n    def forward(") + _COUNTING)
+
+
+_COUNTING = """
+
+class ModelNew(Model):
+    def forward(self, *inputs):
+        ModelNew.calls += 1
+        return super().forward(*inputs)
+"""
+
+
+def test_replaced_everywhere_it_computes_the_same_with_the_models_weights(profile: ModelProfile) -> None:
+    old, new, values = both(profile, patched(TEXT, profile.graph, [own(s) for s in profile.subgraphs]))
+    with torch.no_grad():
+        expected, made = old(*values), new(*values)
+        torch.testing.assert_close(made, expected)
+        assert sum(type(k).calls for k in {type(k): k for k in new._kernels}.values()) == sum(
+            len(s.places) for s in profile.subgraphs
+        )
+        # Weights are shared, not copied, also after the module was converted.
+        new.float()
+        new.layers[1].out.weight.mul_(2)
+        old.layers[1].out.weight.mul_(2)
+        torch.testing.assert_close(new(*values), old(*values))
+
+
+def test_on_other_inputs_and_with_gradients_it_is_the_model_as_it_was(profile: ModelProfile) -> None:
+    _, new, values = both(profile, patched(TEXT, profile.graph, [own(s) for s in profile.subgraphs]))
+    new(*values)["x"].sum().backward()
+    assert new.layers[0].qkv.weight.grad is not None
+    with torch.no_grad():
+        new(torch.randn(5, 16, 32), values[1])
+    assert all(type(k).calls == 0 for k in new._kernels)
+
+
+def test_a_kernel_that_takes_other_weights_is_refused(profile: ModelProfile) -> None:
+    s = next(s for s in profile.subgraphs if s.parameters)
+    text = "import torch\nclass ModelNew(torch.nn.Module):\n    pass\n"
+    with pytest.raises(RuntimeError, match=r"has no weight \w+ to take the model's layers\.0"):
+        import_text(patched(TEXT, profile.graph, [Replacement(s, text)])).ModelNew(2)
+
+
+@pytest.mark.slow
+def test_under_torch_compile_kernels_are_operations_without_a_break(profile: ModelProfile) -> None:
+    text = patched(TEXT, profile.graph, [own(profile.subgraphs[1])])
+    old, new, values = both(profile, text)
+    with torch.no_grad():
+        made = torch.compile(new, fullgraph=True)(*values)
+        torch.testing.assert_close(made, old(*values), rtol=1e-4, atol=1e-4)
+    assert "torch.compile" in compiled(text, "ModelNew")
+
+
+def test_a_model_whose_graph_depends_on_elements_is_refused() -> None:
+    class Strange(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x * 2 if float(x.sum()) > 0 else x
+
+    with torch.no_grad(), pytest.raises(ReferenceFailed, match=r"torch\.export makes no graph of the model"):
+        record(Strange(), [torch.randn(3)])
+
+
+def test_state_that_changes_is_changed(profile: ModelProfile) -> None:
+    text = TEXT.replace("nn.LayerNorm(WIDTH)", "nn.BatchNorm1d(LENGTH)")
+    loaded = Problem.load(text, Workload("default"), 1)
+    with torch.no_grad():
+        recorded = record(loaded.module.Model(2), loaded.arguments(1, "cpu"))
+        old, new, values = both(profile, patched(text, recorded.graph, []))
+        torch.testing.assert_close(new(*values), old(*values))
+    torch.testing.assert_close(new.state_dict(), old.state_dict())
