@@ -124,4 +124,3 @@ class ModelProfile:
     kernels: tuple[KernelTime, ...]
     rates: Mapping[str, float] = field(default_factory=dict[str, float])
     problems: tuple[str, ...] = ()
-    protections: tuple[str, ...] = ()

@@ -23,7 +23,7 @@ from forewarp.tools.measured import MeasureResult, Micros
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Kernel, Part, trim
 from forewarp.tools.profile_model import model_task, rank, with_rates, worker_at
 from forewarp.tools.requests import ApplyRequest, MeasureRequest
-from forewarp.tools.session import Executors
+from forewarp.tools.session import Executors, closing_executors
 
 _MARK = re.compile(r'^SUBGRAPH = "(\w+)"', re.MULTILINE)
 
@@ -82,7 +82,7 @@ def apply_model(
     Raises `UsageError` where a module belongs to no line of the model's profile, `TaskError` with the model's error.
     """
     task = model_task(request.model, request.call)
-    with worker_at(request.place) as worker, executors or Executors() as opened:
+    with worker_at(request.place) as worker, closing_executors(executors) as opened:
         stage("looking for the model's profile")
         profile = worker.profile(task, request.max_seconds, kept=True)
         job = _Application(request, task, profile, opened, stage)
