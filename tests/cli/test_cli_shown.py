@@ -52,7 +52,7 @@ def test_results_go_to_stdout_and_progress_to_stderr(recorded: Recorded, capsys:
     assert "Best kernel of toy" in out
     assert "replay" in out
     assert "best so far" in out
-    assert "measured (95 %) against forecast" in out
+    assert "measured (up), forecast (across)" in out
     assert "candidates.csv" in out
     assert err.count("best ") == 8
     assert "\x1b" not in out + err
