@@ -49,7 +49,7 @@ def test_repeats_of_a_subgraph_are_one_with_several_places(profile: ModelProfile
     assert len(qkv.places) == 2
     assert {w.split(".")[1] for w in qkv.places[0].weights} == {"0"}
     assert {w.split(".")[1] for w in qkv.places[1].weights} == {"1"}
-    assert len(profile.calls_s) == len(profile.device_s) == profiling._CALLS
+    assert len(profile.calls_s) == len(profile.device_s) >= profiling._CALLS
     assert all(len(s.samples_s) == profiling._CALLS for s in profile.subgraphs)
 
 
@@ -113,7 +113,8 @@ def test_replaced_everywhere_it_computes_the_same_with_the_models_weights(profil
 
 def test_on_other_inputs_and_with_gradients_it_is_the_model_as_it_was(profile: ModelProfile) -> None:
     _, new, values = both(profile, patched(TEXT, profile.graph, [own(s) for s in profile.subgraphs]))
-    new(*values)["x"].sum().backward()
+    with torch.enable_grad():
+        new(*values)["x"].sum().backward()
     assert new.layers[0].qkv.weight.grad is not None
     with torch.no_grad():
         new(torch.randn(5, 16, 32), values[1])

@@ -156,7 +156,7 @@ def test_against_another_kernel() -> None:
 def test_says_what_it_rests_on_and_who_was_asked() -> None:
     measure(TILE=16)
     found = forecast(Kernel(source=synthetic.SOURCE))
-    assert any("1 measured trials" in used for used in found.evidence_used)
+    assert any("1 trial of this task" in used for used in found.evidence_used)
     assert found.evidence_used[-1] == "the answers of learned"
     assert [(t.tier, t.candidates) for t in found.tiers] == [("learned", 1)]
     assert found.cost.seconds > 0
