@@ -50,7 +50,7 @@ def test_repeats_of_a_subgraph_are_one_with_several_places(profile: ModelProfile
     assert {w.split(".")[1] for w in qkv.places[0].weights} == {"0"}
     assert {w.split(".")[1] for w in qkv.places[1].weights} == {"1"}
     assert len(profile.calls_s) == len(profile.device_s) >= profiling._CALLS
-    assert all(len(s.samples_s) == profiling._CALLS for s in profile.subgraphs)
+    assert all(len(s.samples_s) >= profiling._CALLS for s in profile.subgraphs)
 
 
 def test_each_subgraph_is_a_task_that_gives_tensors_of_its_own(profile: ModelProfile) -> None:
