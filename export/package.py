@@ -6,13 +6,11 @@ import ast
 import json
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
-from typing import Any
-
-from jinja2 import DictLoader, Environment, StrictUndefined
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.languages import suffix_of
@@ -20,6 +18,9 @@ from forewarp.core.values import CAPTURED, Task
 from forewarp.export import module_text
 from forewarp.export.module_text import Dispatch, Expression, Winning
 from forewarp.gpu_runner.formats import plan as plans
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _HEADER = (
     "# SPDX-License-Identifier: MIT\n"
@@ -215,25 +216,33 @@ def _parts(dispatch: Dispatch, op: Op, winning: Winning, names: str, kernel: str
 
 def _render(template: str, op: Op, winning: Winning, **context: Any) -> str:
     dtypes = {t.dtype for j in winning.judged for t in (*j.signature.inputs, *j.signature.params) if "float" in t.dtype}
-    return _templates()[template].render(
-        op=op,
-        task=winning.task,
-        kind=winning.target.kind,
-        language=winning.candidate.language,
-        training=winning.task.mode == "train",
-        has_modes=module_text.has_modes(winning.task),
-        autocast=dtypes.pop() if len(dtypes) == 1 else "",
-        header=_HEADER,
-        **context,
+    return (
+        _environment()
+        .get_template(f"{template}.j2")
+        .render(
+            op=op,
+            task=winning.task,
+            kind=winning.target.kind,
+            language=winning.candidate.language,
+            training=winning.task.mode == "train",
+            has_modes=module_text.has_modes(winning.task),
+            autocast=dtypes.pop() if len(dtypes) == 1 else "",
+            header=_HEADER,
+            **context,
+        )
     )
 
 
 @cache
-def _templates() -> Mapping[str, Any]:
-    folder = files("forewarp.export") / "templates"
-    texts = {f.name.removesuffix(".j2"): f.read_text(encoding="utf-8") for f in folder.iterdir()}
+def _environment() -> Environment:
+    from jinja2 import (
+        Environment,
+        FileSystemLoader,
+        StrictUndefined,
+    )  # every verb imports this file, few fill templates
+
     made = Environment(
-        loader=DictLoader(texts),
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -241,4 +250,4 @@ def _templates() -> Mapping[str, Any]:
         autoescape=False,
     )
     made.filters |= {"literal": repr, "quoted": json.dumps, "docstring": module_text.docstring}
-    return {name: made.get_template(name) for name in texts}
+    return made

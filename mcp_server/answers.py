@@ -370,7 +370,7 @@ class ValidatedShape(Part):
 
 
 class ValidateAnswer(ToolAnswer):
-    """Whether measurements on a task mean anything."""
+    """Verdict of a validation: sound where wrong answers are turned down."""
 
     status: str = Field(description="running or finished.")
     verdict: str | None = Field(default=None, description="sound, random or degenerate.")
@@ -410,7 +410,7 @@ class InspectedShape(Part):
 
 
 class InspectAnswer(ToolAnswer):
-    """What a kernel compiles to."""
+    """Machine code of a kernel for a target, by shape, and its check on the CPU."""
 
     status: str
     task: str = ""

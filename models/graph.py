@@ -24,12 +24,12 @@ MOST_CONSTANT = 1024
 """Elements of a tensor that a model makes of literals."""
 _INFIX = {"add.Tensor": "+", "sub.Tensor": "-", "mul.Tensor": "*", "div.Tensor": "/", "matmul.default": "@"}
 GLOBALS: dict[str, Any] = {"torch": torch, "F": F}
-"""What statements may name beside values."""
+"""Names that statements may use beside those of values."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueFacts:
-    """What is known of a value: the owner of its memory, bytes, shape, stride and dtype, and its operation.
+    """A value's memory by its owner, bytes, shape, stride and dtype, and the operation that makes it.
 
     `operations` are what that consists of; `random` says that it draws random numbers.
     """

@@ -109,7 +109,7 @@ class KernelTime:
 
 @dataclass(frozen=True, slots=True)
 class ModelProfile:
-    """What was found out of a model.
+    """A model's graph, its subgraphs, and their times.
 
     `calls_s` are seconds of whole calls by the host's clock, `device_s` of all kernels in a call, both of the model as
     it is; `graph_s` of all subgraphs in a call. `rates` are what was measured here of `memory_bandwidth` (bytes/s),

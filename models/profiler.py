@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
@@ -58,7 +57,7 @@ class ModelWorker:
         if not kept:
             path.unlink(missing_ok=True)
         return cached(
-            Path(path),
+            path,
             lambda text: serde.from_data(ModelProfile, json.loads(text)),
             lambda: json.dumps(self._run(job, seconds + START_S)),
         )

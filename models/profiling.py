@@ -8,9 +8,10 @@ from __future__ import annotations
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -137,24 +138,25 @@ def _profiled(device: str) -> Any:
 def _by_statement(prof: Any, device: str) -> dict[int, list[float]]:
     """Return the device's seconds within each marked range in each call, by the number in its mark."""
     found: dict[int, list[float]] = {}
-    for event in prof.events():
-        # On a GPU a mark is there twice; the one on the device spans gaps, too.
-        if event.name.startswith(_MARK) and event.device_type == DeviceType.CPU:
-            seconds = _kernels_s(event) if device == "cuda" else event.cpu_time_total * 1e-6
-            found.setdefault(int(event.name.removeprefix(_MARK)), []).append(seconds)
+    for index, event in _marked(prof.events()):
+        on_gpu = device == "cuda"
+        seconds = sum(k.duration for k in _launched(event)) * 1e-6 if on_gpu else event.cpu_time_total * 1e-6
+        found.setdefault(index, []).append(seconds)
     return found
 
 
-def _kernels_s(event: Any) -> float:
-    """Return the seconds of the kernels that were launched within an event."""
-    own = sum(k.duration for k in event.kernels if not k.name.startswith(_MARK)) * 1e-6
-    return own + sum(map(_kernels_s, event.cpu_children))
+def _marked(events: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+    """Yield the marked ranges with the number in their mark."""
+    for event in events:
+        # On a GPU a mark is there twice; the one on the device spans gaps, too.
+        if event.name.startswith(_MARK) and event.device_type == DeviceType.CPU:
+            yield int(event.name.removeprefix(_MARK)), event
 
 
-def _launched(event: Any) -> list[str]:
-    """Return the names of the kernels that were launched within an event."""
-    own = [str(k.name) for k in event.kernels if not k.name.startswith(_MARK)]
-    return own + [name for child in event.cpu_children for name in _launched(child)]
+def _launched(event: Any) -> list[Any]:
+    """Return the kernels that were launched within an event."""
+    own = [k for k in event.kernels if not k.name.startswith(_MARK)]
+    return own + [kernel for child in event.cpu_children for kernel in _launched(child)]
 
 
 def _on_device(prof: Any) -> list[Any]:
@@ -166,12 +168,10 @@ def _on_device(prof: Any) -> list[Any]:
 def _replayed(prof: Any, program: GraphProgram, values: Mapping[str, Any], calls: int) -> dict[int, list[float]] | None:
     """Time the kernels in replays of a CUDA graph; None where it does not launch what calls of statements launch."""
     owners: list[tuple[int, str]] = []
-    for event in sorted(prof.events(), key=lambda e: e.time_range.start):
-        if event.name.startswith(_MARK) and event.device_type == DeviceType.CPU:
-            index = int(event.name.removeprefix(_MARK))
-            if owners and index < owners[-1][0]:
-                break  # the next call
-            owners += [(index, name) for name in _launched(event)]
+    for index, event in _marked(sorted(prof.events(), key=lambda e: e.time_range.start)):
+        if owners and index < owners[-1][0]:
+            break  # the next call
+        owners += [(index, str(kernel.name)) for kernel in _launched(event)]
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         program.run(values)
@@ -258,12 +258,7 @@ def _subgraphs(
 
 def _title(operations: Sequence[str]) -> str:
     """Return the operations in order, those that follow each other alike as one."""
-    runs: list[list[Any]] = []
-    for name in filter(None, operations):
-        if runs and runs[-1][0] == name:
-            runs[-1][1] += 1
-        else:
-            runs.append([name, 1])
+    runs = [(name, len(list(alike))) for name, alike in groupby(filter(None, operations))]
     return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in runs)
 
 

@@ -143,17 +143,18 @@ class _Application:
         written = ""
         if self._kept:
             self._stage("judging what was kept against the model as it is")
-            over = self._measure(self._text(self._kept, plain=True), None)
+            module = self._text(self._kept, plain=True)
+            over = self._measure(module, None)
             self._stage("judging both under torch.compile")
             try:
                 under = self._measure(self._text(self._kept, plain=False), self._compiled_model())
             except (CandidateError, TaskError) as e:
                 self._problems.append(f"not compared under torch.compile: {trim(e.message, 300)}")
-            whole = tasks.from_source(f"{self._text(self._kept, plain=True)}\n\nModel = ModelNew\n", self._task.name)
+            whole = tasks.from_source(f"{module}\n\nModel = ModelNew\n", self._task.name)
             peaks = worker.peak(whole), worker.peak(self._task)
             if self._request.write:
                 path = Path(self._request.write).expanduser()
-                path.write_text(self._text(self._kept, plain=True))
+                path.write_text(module)
                 written = str(path)
         shape = over.workloads[0] if over is not None and over.workloads else None
         return ApplyResult(
@@ -221,9 +222,10 @@ def _winners(given: Sequence[str], profile: ModelProfile, worker: ModelWorker) -
         path, number = name, None
         if not Path(name).expanduser().exists() and (m := re.fullmatch(r"(.+):(\d+)", name)):
             path, number = m[1], int(m[2])
-        sources.check_file(Path(path).expanduser(), "the module")
-        text = Path(path).expanduser().read_text(encoding="utf-8")
-        number = number or _line_of(Path(path).expanduser(), text, lines)
+        file = Path(path).expanduser()
+        sources.check_file(file, "the module")
+        text = file.read_text(encoding="utf-8")
+        number = number or _line_of(file, text, lines)
         if number is None or number not in lines or not lines[number].problem:
             raise UsageError(
                 f"{name} belongs to no line of the model's profile",

@@ -1,4 +1,4 @@
-"""What a task passes to a kernel, and a kernel to begin with in each language."""
+"""The inputs and outputs that a task has for a kernel, and a kernel to begin with in each language."""
 
 from __future__ import annotations
 

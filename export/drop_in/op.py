@@ -1,5 +1,5 @@
 # pyright: reportUnusedFunction=false
-"""What the op does: the kernel where it was found right, else the reference, and the reference's gradients."""
+"""The op's implementation: the kernel where it was found right, else the reference; gradients are the reference's."""
 
 from __future__ import annotations
 

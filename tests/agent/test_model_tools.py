@@ -1,4 +1,4 @@
-"""What the model reads of a task and of its candidates."""
+"""Answers of the agent's tools about a task and its candidates."""
 
 from __future__ import annotations
 

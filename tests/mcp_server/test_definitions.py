@@ -1,4 +1,4 @@
-"""What clients read before they call anything: short, in the words of arguments, and answers without nulls."""
+"""Definitions of the tools: short, in the words of arguments; answers without nulls."""
 
 from __future__ import annotations
 

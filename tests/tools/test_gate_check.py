@@ -1,4 +1,4 @@
-"""What the rows of a check say: which verdict goes before which, and what of a kernel's file and task has changed."""
+"""Rows of a check: the order of verdicts, and changes of a kernel's file and task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task passes to a kernel, and kernels to begin with, which compile and are passed what the task has."""
+"""Interfaces of tasks, and kernels to begin with, which compile and are passed what the task has."""
 
 from __future__ import annotations
 
