@@ -12,9 +12,10 @@ from typing import Any
 from pydantic import Field
 
 import forewarp
+from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
 from forewarp.core import serde
-from forewarp.core.errors import CandidateError, UsageError
+from forewarp.core.errors import CandidateError, TaskError, UsageError
 from forewarp.core.untrusted_text import model_json
 from forewarp.core.values import DEVICE_ONLY, UNTRUSTED, Candidate, Measurement, Signature, Target, Task
 from forewarp.export import module_text, package
@@ -192,24 +193,23 @@ def _of_run(archive: Archive, run_id: str) -> tuple[Winning, DropInEvidence] | N
 
 def _of_kernel(archive: Archive, request: ExportKernelRequest, place: Place) -> tuple[Winning, DropInEvidence]:
     """Return a kernel of the user's own with its latest trusted measurement against the reference."""
-    task = session.load_task(str(request.task), place)
     candidate = session.read_candidate(request.subject, request.tunables)
     rows = [
         r
-        for r in archive.recorded(task_sha256=task.sha256)
+        for r in _rows_on(archive, str(request.task), place)
         if r.candidate.sha256 == candidate.sha256 and r.measurement.status == "ok" and speedup_of(r.measurement)
     ]
     rows = [r for r in rows if r.measurement.verdict not in UNTRUSTED]
     if not rows:
         raise UsageError(
-            f"the archive has no trusted measurement of {request.subject} on {task.name}",
+            f"the archive has no trusted measurement of {request.subject} on {request.task}",
             hint=f"`forewarp measure {request.task} {request.subject}` makes one",
         )
     row, measured = rows[-1], rows[-1].measurement
     signatures = row.signatures
     if not signatures:  # runs record them, a measurement by itself does not
-        with session.open_session(Place(device=row.target.kind, archive=request.archive), task) as opened:
-            signatures = opened.executor.describe(task)
+        with session.open_session(Place(device=row.target.kind, archive=request.archive), row.task) as opened:
+            signatures = opened.executor.describe(row.task)
     winning = _winning(row.task, row.target, candidate, signatures, measured, None)
     assert measured.speedup is not None
     evidence = _evidence(
@@ -225,6 +225,17 @@ def _of_kernel(archive: Archive, request: ExportKernelRequest, place: Place) -> 
         verdict=measured.verdict,
     )
     return winning, evidence
+
+
+def _rows_on(archive: Archive, task: str, place: Place) -> list[RecordedRow]:
+    """Return the measurements of a task by path or name; the name of one that only a recorded pool brought will do."""
+    try:
+        return archive.recorded(task_sha256=session.load_task(task, place).sha256)
+    except TaskError:
+        rows = [r for r in archive.recorded() if r.task.name == task]
+        if not rows:
+            raise
+        return rows
 
 
 def _winning(

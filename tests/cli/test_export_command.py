@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.small_tasks import REFERENCE, cpp
 
+from forewarp.archive.store import Archive
 from forewarp.cli.main import main
 
 
@@ -60,18 +60,22 @@ def test_a_run_becomes_a_package_or_a_file_for_vllm(
     assert "no name of a package" in exported(capsys, "latest", "--archive", run[0], "--name", "9", code=2)["summary"]
 
 
-def test_a_measured_kernel_of_ones_own_is_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    task, kernel, archive = tmp_path / "task.py", tmp_path / "mine.cpp", str(tmp_path / "archive.db")
-    task.write_text(REFERENCE)
-    kernel.write_text(cpp().source)
-    flags = (str(kernel), "--task", str(task), "--archive", archive, "--out", str(tmp_path / "made"))
-    assert "there is no archive" in exported(capsys, *flags, code=2)["error"]["message"]
-    assert main(["measure", str(task), str(kernel), "--device", "cpu", "--archive", archive]) == 0
-    made = exported(capsys, *flags)
-    assert made["run_id"] is None
+def test_a_measured_kernel_of_ones_own_is_exported(
+    run: tuple[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Archive(run[0]) as archive:
+        row = next(r for r in archive.recorded() if r.measurement.verdict == "faster")
+    kernel = tmp_path / "mine.cu"
+    kernel.write_text(row.candidate.source)
+    tunables = [flag for name, value in row.candidate.tunables.items() for flag in ("--tunable", f"{name}={value}")]
+    flags = (str(kernel), *tunables, "--task", "gelu_bias", "--out", str(tmp_path / "made"), "--archive")
+    assert "there is no archive" in exported(capsys, *flags, str(tmp_path / "none.db"), code=2)["error"]["message"]
+    made = exported(capsys, *flags, run[0])
+    assert made["run_id"] == row.run
     assert made["evidence"]["confirmed"] is False
-    assert (tmp_path / "made" / "src" / "task" / "kernel.cpp").exists()
-    kernel.write_text(cpp().source.replace("int c = 0", "int c=0"))
-    error = exported(capsys, *flags, code=2)["error"]
+    assert (tmp_path / "made" / "src" / "gelu_bias" / "kernel.cu").exists()
+    kernel.write_text(row.candidate.source + "// another\n")
+    error = exported(capsys, *flags, run[0], code=2)["error"]
     assert "no trusted measurement" in error["message"]
     assert "forewarp measure" in error["hint"]
+    assert "no task is called" in exported(capsys, str(kernel), "--task", "x", "--archive", run[0], code=2)["summary"]
