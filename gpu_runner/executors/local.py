@@ -220,9 +220,11 @@ class LocalExecutor:
         answer = reply.answer or serde.to_data(TaskFailure(reply.ending(limit_s)[1]))
         if "error" not in answer or answer["status"] in ("reference_failed", MACHINE):
             return _answer_of(task, reply)["candidates"]
+        log = str(answer.get("log") or reply.log).strip()
+        last_line = log.splitlines()[-1] if log else ""
+        why = answer["error"] if last_line in answer["error"] else f"{answer['error']}: {last_line}"
         raise TaskError(
-            f"there is no seed kernel for {task.name}, and torch's Inductor cannot compile its reference: "
-            f"{answer['error']}",
+            f"there is no seed kernel for {task.name}, and torch's Inductor cannot compile its reference: {why}",
             hint="Inductor needs a C++ compiler (g++, or what CXX names) on a CPU, and Triton on a GPU; or pass one "
             "with --seed-kernel FILE, or --model anthropic:NAME to have a language model write them",
         )

@@ -17,12 +17,22 @@ from forewarp.core.values import Candidate
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import inductor
 from forewarp.gpu_runner.formats.inductor import Generated, Unfit
+from forewarp.gpu_runner.worker.check import same_bytes, stretches
 from forewarp.gpu_runner.worker.loading import load_problem
-from forewarp.gpu_runner.worker.problem import ReferenceFailed, copies, import_text, running_reference
+from forewarp.gpu_runner.worker.problem import (
+    ReferenceFailed,
+    copies,
+    import_text,
+    outputs_of,
+    running_reference,
+    tensors_of,
+)
 from forewarp.gpu_runner.worker.requests import SeedsJob, TaskFailure
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
 
 _SEED = 0
+_CLOSE = 2e-2
+"""rtol and atol of generated code: whether it is the reference's at all; how precise it is, the judge says."""
 
 
 class _Stop(Exception):
@@ -40,6 +50,8 @@ def make_seeds(job: SeedsJob) -> dict[str, list[Candidate]] | TaskFailure:
             trial = _Trial(job)
     except ReferenceFailed as e:
         return TaskFailure(str(e), status="reference_failed")
+    except RuntimeError as e:  # an error of the device, of which only the reference can be the cause here
+        return TaskFailure(f"running the reference for it failed: {first_line(e)}", format_error(e, 6)[-4000:])
     reference, kind = job.task.reference, job.device
     try:
         made = inductor.generated(reference, kind, trial.generate())
@@ -67,10 +79,8 @@ class _Trial:
         self._values = self._problem.inputs(_SEED, self._kind)
         values = copies(self._values)
         self._result = self._call(self._problem.model(self._kind), values)
-        self._writes = any(
-            isinstance(a, torch.Tensor) and not torch.equal(a.nan_to_num(), b.nan_to_num())
-            for a, b in zip(self._values, values, strict=True)
-        )
+        before_and_after = zip(tensors_of(self._values), tensors_of(values), strict=True)
+        self._writes = any(not same_bytes(a.contiguous(), b.contiguous()) for a, b in before_and_after)
 
     def _call(self, model: Callable[..., Any], values: Sequence[Any]) -> Any:
         torch.manual_seed(_SEED)
@@ -148,9 +158,19 @@ class _Trial:
                 stack.enter_context(mock.patch.object(vars(module)["Model"], "forward", side_effect=aside))
             result = self._call(model, copies(self._values))
         try:
-            torch.testing.assert_close(result, self._result, rtol=2e-2, atol=2e-2, equal_nan=True)
+            _assert_close(result, self._result)
         except AssertionError as e:
             raise Unfit(f"the code gives other results than the reference: {first_line(e)}") from None
+
+
+def _assert_close(result: Any, expected: Any) -> None:
+    """Raise AssertionError where results differ; it takes little memory beside them, which may be gigabytes."""
+    made, right = outputs_of(result), outputs_of(expected)
+    close = partial(torch.testing.assert_close, rtol=_CLOSE, atol=_CLOSE, equal_nan=True)
+    close([m.to("meta") for m in made], [r.to("meta") for r in right])  # number, shapes and dtypes
+    for one, other in zip(made, right, strict=True):
+        for (_, a), (_, b) in zip(stretches(one)(), stretches(other)(), strict=True):
+            close(a, b)
 
 
 def _source(node: torch.fx.Node) -> str:

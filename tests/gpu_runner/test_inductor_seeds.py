@@ -93,6 +93,17 @@ def test_a_reference_that_fails_is_to_blame_itself(executor: LocalExecutor) -> N
     assert "Inductor" not in caught.value.message
 
 
+def test_an_error_of_the_device_and_a_silent_end_are_named(executor: LocalExecutor) -> None:
+    for cause, named in (
+        ("raise RuntimeError('CUDA error: out of memory')", "CUDA error: out of memory"),
+        ("import os; os.write(2, b'the driver is gone\\n'); os._exit(1)", "left with status 1: the driver is gone"),
+    ):
+        with pytest.raises(TaskError, match=named):
+            executor.make_seeds(
+                task_of(REFERENCE.replace("return torch.softmax", f"{cause}\n        return torch.softmax"))
+            )
+
+
 def test_without_a_compiler_the_reason_and_the_way_out_are_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
