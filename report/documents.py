@@ -3,6 +3,9 @@
 The schemas under `docs/schemas/` are generated from these models (`python -m forewarp.report.documents FOLDER`).
 """
 
+# A result's own `status` is narrower than the envelope's.
+# pyright: reportIncompatibleVariableOverride=false
+
 from __future__ import annotations
 
 import json
@@ -70,95 +73,66 @@ class Envelope(BaseModel):
     error: Failure | None = None
 
 
-class MeasureDocument(MeasureResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class MeasureDocument(MeasureResult, Envelope, title="forewarp measure --json"):
     """Document of `measure`; `status` is the kernel's."""
 
-    model_config = ConfigDict(title="forewarp measure --json")
 
-
-class MeasureManyDocument(MeasureManyResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class MeasureManyDocument(MeasureManyResult, Envelope, title="forewarp measure --json, several kernels"):
     """Document of `measure` with several kernels; `status` is ok if one of them has a trusted time, else failed."""
 
-    model_config = ConfigDict(title="forewarp measure --json, several kernels")
 
-
-class SuiteDocument(SuiteResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class SuiteDocument(SuiteResult, Envelope, title="forewarp suite --json"):
     """Document of `suite`; `status` is finished, or interrupted if measurements are left."""
 
-    model_config = ConfigDict(title="forewarp suite --json")
 
-
-class InspectDocument(InspectResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class InspectDocument(InspectResult, Envelope, title="forewarp inspect --json"):
     """Document of `inspect`; `status` is ok if every kernel compiles and none was found wrong, else failed."""
 
-    model_config = ConfigDict(title="forewarp inspect --json")
 
-
-class TuneDocument(TuneResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class TuneDocument(TuneResult, Envelope, title="forewarp tune --json"):
     """Document of `tune`; `status` is ok if a kernel was tuned, else failed."""
 
-    model_config = ConfigDict(title="forewarp tune --json")
 
-
-class ProfileDocument(ProfileResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class ProfileDocument(ProfileResult, Envelope, title="forewarp profile --json"):
     """Document of `profile`; `status` is ok."""
 
-    model_config = ConfigDict(title="forewarp profile --json")
 
-
-class ApplyDocument(ApplyResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class ApplyDocument(ApplyResult, Envelope, title="forewarp apply --json"):
     """Document of `apply`; `status` is ok if a kernel was kept, else failed."""
 
-    model_config = ConfigDict(title="forewarp apply --json")
 
-
-class ForecastDocument(ForecastResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class ForecastDocument(ForecastResult, Envelope, title="forewarp forecast --json"):
     """Document of `forecast`; `status` is ok or compile_error; with several kernels, the most promising one's."""
 
-    model_config = ConfigDict(title="forewarp forecast --json")
 
-
-class SearchDocument(SearchResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class SearchDocument(SearchResult, Envelope, title="forewarp optimize --json"):
     """Document of `optimize`, `resume` and `show`; `status` is finished, interrupted, failed or running."""
 
-    model_config = ConfigDict(title="forewarp optimize --json")
 
-
-class EstimateDocument(Estimate, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class EstimateDocument(Estimate, Envelope, title="forewarp optimize --dry-run --json"):
     """Document of `optimize --dry-run`; `status` is estimated."""
 
-    model_config = ConfigDict(title="forewarp optimize --dry-run --json")
 
-
-class GateLockDocument(LockResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class GateLockDocument(LockResult, Envelope, title="forewarp gate lock --json"):
     """Document of `gate lock`; `status` is ok, or failed if a kernel was not locked."""
 
-    model_config = ConfigDict(title="forewarp gate lock --json")
 
-
-class GateDocument(GateResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class GateDocument(GateResult, Envelope, title="forewarp gate check --json"):
     """Document of `gate check`; `status` is passed, worse, open or interrupted."""
 
-    model_config = ConfigDict(title="forewarp gate check --json")
 
-
-class JointDocument(JointResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class JointDocument(JointResult, Envelope, title="forewarp optimize --target A,B --json"):
     """Document of `optimize --target` with several targets, and of `resume` and `show` of such a search."""
 
-    model_config = ConfigDict(title="forewarp optimize --target A,B --json")
 
-
-class JointEstimateDocument(Envelope):
+class JointEstimateDocument(Envelope, title="forewarp optimize --target A,B --dry-run --json"):
     """Document of `optimize --target --dry-run` with several targets; `status` is estimated."""
 
-    model_config = ConfigDict(title="forewarp optimize --target A,B --dry-run --json")
     runs: list[Estimate] = Field(description="One per target.")
 
 
-class ValidateDocument(ValidateResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class ValidateDocument(ValidateResult, Envelope, title="forewarp validate --json"):
     """Document of `validate`; `status` is the verdict: sound, random or degenerate."""
-
-    model_config = ConfigDict(title="forewarp validate --json")
 
 
 class TaskLine(BaseModel):
@@ -170,10 +144,9 @@ class TaskLine(BaseModel):
     workloads: dict[str, list[str]]
 
 
-class TasksDocument(Envelope):
+class TasksDocument(Envelope, title="forewarp tasks --json"):
     """Document of `tasks`."""
 
-    model_config = ConfigDict(title="forewarp tasks --json")
     tasks: list[TaskLine]
 
 
@@ -191,25 +164,21 @@ class RunLine(BaseModel):
     group_id: str | None = Field(default=None, description="The search for several targets that it belongs to, if any.")
 
 
-class RunsDocument(Envelope):
+class RunsDocument(Envelope, title="forewarp runs --json"):
     """Document of `runs`; the newest run comes first."""
 
-    model_config = ConfigDict(title="forewarp runs --json")
     runs: list[RunLine]
 
 
-class ReportDocument(Envelope):
+class ReportDocument(Envelope, title="forewarp report --json"):
     """Document of `report`; `status` and `summary` are those of the run."""
 
-    model_config = ConfigDict(title="forewarp report --json")
     path: str = Field(description="The page.")
     bytes: int = Field(description="Its size.")
 
 
-class ExportDocument(ExportResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class ExportDocument(ExportResult, Envelope, title="forewarp export --json"):
     """Document of `export`; `artifacts` are the files."""
-
-    model_config = ConfigDict(title="forewarp export --json")
 
 
 class DoctorCheck(BaseModel):
@@ -221,41 +190,30 @@ class DoctorCheck(BaseModel):
     costs: str = ""
 
 
-class DoctorDocument(Envelope):
+class DoctorDocument(Envelope, title="forewarp doctor --json"):
     """Document of `doctor`; `status` is ok if something can be measured here, else degraded."""
 
-    model_config = ConfigDict(title="forewarp doctor --json")
     checks: list[DoctorCheck]
 
 
-class DataDocument(DataResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class DataDocument(DataResult, Envelope, title="forewarp data --json"):
     """Document of `data` and its verbs; `status` is ok, or problems if `check` found some."""
 
-    model_config = ConfigDict(title="forewarp data --json")
 
-
-class EvaluateDocument(EvaluateResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class EvaluateDocument(EvaluateResult, Envelope, title="forewarp evaluate --json"):
     """Document of `evaluate`."""
 
-    model_config = ConfigDict(title="forewarp evaluate --json")
 
-
-class CalibrationDocument(CalibrationResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class CalibrationDocument(CalibrationResult, Envelope, title="forewarp calibration --json"):
     """Document of `calibration`; `status` is ok, or too_few if no forecaster has enough outcomes for a correction."""
 
-    model_config = ConfigDict(title="forewarp calibration --json")
 
-
-class TrainDocument(TrainResult, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class TrainDocument(TrainResult, Envelope, title="forewarp train --json"):
     """Document of `train`."""
 
-    model_config = ConfigDict(title="forewarp train --json")
 
-
-class TrainPlanDocument(TrainPlan, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class TrainPlanDocument(TrainPlan, Envelope, title="forewarp train --dry-run --json"):
     """Document of `train --dry-run`; `status` is planned."""
-
-    model_config = ConfigDict(title="forewarp train --dry-run --json")
 
 
 class ChatBest(BaseModel):
@@ -273,10 +231,9 @@ class ChatBest(BaseModel):
     text: str = Field(description="The kernel, with its tunables as the launch plan's defaults.")
 
 
-class ChatDocument(Envelope):
+class ChatDocument(Envelope, title="forewarp -p --json"):
     """Document of `forewarp -p` and `chat -p`; `summary` is the answer, `status` is ok, interrupted or error."""
 
-    model_config = ConfigDict(title="forewarp -p --json")
     conversation: str = Field(description="Id to --resume; empty where it is not recorded.")
     replay: bool = Field(description="Whether a record was played: no model was asked, nothing was measured.")
     input_tokens: int
@@ -297,17 +254,14 @@ class ConversationLine(BaseModel):
     began: float
 
 
-class ConversationsDocument(Envelope):
+class ConversationsDocument(Envelope, title="forewarp --resume --json"):
     """Document of `--resume` without an id; the latest conversation comes first."""
 
-    model_config = ConfigDict(title="forewarp --resume --json")
     conversations: list[ConversationLine]
 
 
-class ArchiveDocument(ArchiveState, Envelope):  # pyright: ignore[reportIncompatibleVariableOverride]
+class ArchiveDocument(ArchiveState, Envelope, title="forewarp archive check, archive repair --json"):
     """Document of `archive check` and `archive repair`; `status` is error if a damaged archive was only checked."""
-
-    model_config = ConfigDict(title="forewarp archive check, archive repair --json")
 
 
 DOCUMENTS: dict[str, type[Envelope]] = {
