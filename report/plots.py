@@ -7,12 +7,13 @@ import shutil
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from forewarp.tools.parts import Interval
 from forewarp.tools.run_report import best_so_far, usable
 
 if TYPE_CHECKING:
+    from forewarp.tools.calibration import ReliabilityPoint
     from forewarp.tools.run_report import CandidateLine
 
 WIDTH, HEIGHT = 76, 14
@@ -26,30 +27,6 @@ _LABEL = 8
 SHARES = (0, 0.2, 0.4, 0.6, 0.8, 1)
 
 _DRAWING = threading.Lock()  # plotext has one figure for the whole process
-
-
-class SharePoint(Protocol):
-    """Forecasts of about the same probability, and the share of them that came true with its interval."""
-
-    @property
-    def forecast(self) -> float:
-        """Mean of the probabilities."""
-        ...
-
-    @property
-    def observed(self) -> float:
-        """Share that came true."""
-        ...
-
-    @property
-    def low(self) -> float:
-        """Lower end of the share's 95 % interval."""
-        ...
-
-    @property
-    def high(self) -> float:
-        """Upper end of it."""
-        ...
 
 
 def of_run(candidates: Sequence[CandidateLine]) -> list[str]:
@@ -116,7 +93,7 @@ def against(pairs: Sequence[tuple[Interval, Interval]], width: int, height: int,
 
 
 def reliability(
-    series: Sequence[tuple[str, Sequence[SharePoint]]], width: int, height: int, *, intervals: bool = False
+    series: Sequence[tuple[str, Sequence[ReliabilityPoint]]], width: int, height: int, *, intervals: bool = False
 ) -> str:
     """Return how often forecasts came true (upwards) by how probable they were said to be; "" without any point.
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.text import Text
 
 from forewarp.archive.rows import REJECTED
 from forewarp.core.budget import CURRENCIES, Spend
-from forewarp.core.values import Cost
 from forewarp.report.tally import Tally
 from forewarp.search import events
 from forewarp.tools import wording
 from forewarp.tools.parts import Price
 from forewarp.tools.wording import clock
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.live import Live
-    from rich.text import Text
-
-__all__ = ["Tally", "panel", "shown_live"]
 
 REFRESHES_PER_S = 4
 NARROWEST = 60
@@ -79,8 +75,6 @@ def drawable(console: Console, *, plain: bool) -> bool:
 
 def redrawn(console: Console, view: Callable[[], RenderableType]) -> Live:
     """Return the context in which a view is drawn again and again, and gone after it."""
-    from rich.live import Live
-
     # Standard output is the caller's: rich would send it to this console.
     return Live(
         get_renderable=view,
@@ -93,9 +87,6 @@ def redrawn(console: Console, view: Callable[[], RenderableType]) -> Live:
 
 def panel(tally: Tally, width: int = 80) -> RenderableType:
     """Return the live view for a terminal of so many columns."""
-    from rich.panel import Panel
-    from rich.text import Text
-
     inner = max(20, width - 4)
     lines = [
         _incumbent(tally),
@@ -104,7 +95,7 @@ def panel(tally: Tally, width: int = 80) -> RenderableType:
         _counts(tally),
         _tiers(tally),
         *_caps(tally, inner),
-        *(Text(f"{'last  ' if not i else '      '}{said}") for i, said in enumerate(_decisions(tally))),
+        *(Text(f"{'last  ' if not i else '      '}{said}") for i, said in enumerate((*tally.chosen, *tally.skipped))),
         *(Text(f"!     {said}", style="yellow") for said in tally.warnings),
     ]
     body = Text("\n").join(lines)
@@ -120,8 +111,6 @@ def panel(tally: Tally, width: int = 80) -> RenderableType:
 
 
 def _incumbent(tally: Tally) -> Text:
-    from rich.text import Text
-
     text = Text("best  ")
     text.append(wording.speedup(tally.best), style="bold green" if tally.best and tally.best.low > 1 else "bold")
     return text.append(f"  {tally.best_kernel[:10]} {tally.tunables.get(tally.best_kernel, '')}".rstrip())
@@ -129,8 +118,6 @@ def _incumbent(tally: Tally) -> Text:
 
 def _curve(tally: Tally, width: int) -> Text:
     """Return the best so far over the budget, as one line of bars; what is still to come are dots."""
-    from rich.text import Text
-
     text = Text("      ")
     share = tally.share()
     ends = f"  {share:.0%} of the budget"
@@ -158,8 +145,6 @@ def sparkline(curve: Sequence[tuple[float, float]], width: int, until: float) ->
 
 
 def _counts(tally: Tally) -> Text:
-    from rich.text import Text
-
     c = tally.counts
     dropped = sum(c[outcome] for outcome in REJECTED)
     parts = [f"{c['proposed']} proposed", f"{c['passed']} passed the gate" + (f", {dropped} not" if dropped else "")]
@@ -169,20 +154,12 @@ def _counts(tally: Tally) -> Text:
 
 def _tiers(tally: Tally) -> Text:
     """Return who answered for how many candidates, the cheapest first, the device last."""
-    from rich.text import Text
-
-    parts = [f"{name} {count}{_cost(cost)}" for name, (count, cost) in tally.tiers.items()]
+    parts = [f"{name} {count}{wording.price(Price.of(cost))}" for name, (count, cost) in tally.tiers.items()]
     return Text("tiers " + " · ".join([*parts, f"device {tally.counts['measured'] + tally.counts['failed']}"]))
-
-
-def _cost(cost: Cost) -> str:
-    return wording.price(Price.of(cost))
 
 
 def _caps(tally: Tally, width: int) -> list[Text]:
     """Return one line per cap, with a bar and the time until it is reached, and one for what is spent besides."""
-    from rich.text import Text
-
     room = min(30, width - 54)
     lines: list[Text] = []
     free: list[str] = []
@@ -211,7 +188,3 @@ def _amount(currency: str, value: float) -> str:
     if currency == "dollars":
         return f"${value:.3f}" if value < 1 else f"${value:.2f}"
     return clock(value) if currency in ("device_s", "wall_s") else f"{value:,.0f}"
-
-
-def _decisions(tally: Tally) -> list[str]:
-    return [*tally.chosen, *tally.skipped]

@@ -15,7 +15,7 @@ from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.report.documents import SearchDocument
-from forewarp.report.progress import Tally
+from forewarp.report.tally import Tally
 from forewarp.search import events as kinds
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
