@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 from forewarp.cli import exits, jsonc, printing
 from forewarp.core.errors import UsageError
+from forewarp.core.files import write_whole
 from forewarp.prompts.render import render
 
 NAME = "forewarp"
@@ -321,19 +321,8 @@ def _edited(before: str, key: str, merged: Mapping[str, Any]) -> str | None:
 def _write(path: Path, text: str) -> None:
     """Replace the file atomically and keep its permissions; of a symbolic link, the target is replaced."""
     path = path.resolve()
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         # A new file is private, because such files may hold API keys.
-        mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-        with os.fdopen(
-            os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8", newline=""
-        ) as handle:
-            os.fchmod(handle.fileno(), mode)  # os.open applied the umask
-            handle.write(text)
-            handle.flush()
-            os.fsync(handle.fileno())
-        draft.replace(path)
+        write_whole(path, text, path.stat().st_mode & 0o777 if path.exists() else 0o600)
     except OSError as e:
-        draft.unlink(missing_ok=True)
         raise UsageError(f"{path} cannot be written: {e.strerror}", hint="pass --print") from None

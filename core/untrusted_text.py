@@ -36,6 +36,16 @@ def one_line(text: str, mark: str = "") -> str:
     return " ".join(printable(text, mark).split())
 
 
+def first_line(text: str) -> str:
+    """Return the first line that says something, at most 300 characters of it."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:300]
+
+
+def first_error(log: str) -> str:
+    """Return the first line that names an error, else the first one that says something."""
+    return first_line(next((line for line in log.splitlines() if re.search(r"error\b", line, re.IGNORECASE)), log))
+
+
 def spreadsheet_cell(text: str) -> str:
     """Return text for a cell of a CSV file, with a ' before what a spreadsheet would run as a formula."""
     clean = printable(text).strip()

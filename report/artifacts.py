@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
+from forewarp.core.files import write_whole
 from forewarp.core.languages import suffix_of
 from forewarp.core.untrusted_text import model_json, spreadsheet_cell
 from forewarp.report.documents import Artifact, JointDocument, SearchDocument, failure
 from forewarp.tools import session
-from forewarp.tools.files import write_whole
 from forewarp.tools.joint_report import JointResult, joint_report
 from forewarp.tools.parts import Interval, Place, shown
 from forewarp.tools.run_report import RunRecord, SearchResult, latest_run, report

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from forewarp.core.untrusted_text import first_line
 from forewarp.report import display
 from forewarp.tools import wording
 
@@ -60,10 +61,10 @@ def render_many(found: MeasureManyResult, console: Console, *, full: bool = Fals
         name = Path(attempt.path).name[:NAME]
         result = attempt.result
         if result is None:
-            table.add_row(name, "–", "not measured", "", _first_line(attempt.problem), style="red")
+            table.add_row(name, "–", "not measured", "", first_line(attempt.problem), style="red")
             continue
         said = result.verdict if result.status == "ok" else result.status
-        remark = "; ".join(result.flags) if result.status == "ok" else _first_line(result.log)
+        remark = "; ".join(result.flags) if result.status == "ok" else first_line(result.log)
         noise = max((w.noise_percent for w in result.workloads if w.noise_percent is not None), default=None)
         row = (wording.speedup(result.speedup), said, "" if noise is None else f"±{noise:.2g} %", remark)
         table.add_row(name, *row, style=display.colour(result.verdict))
@@ -101,7 +102,3 @@ def _more(workloads: Sequence[WorkloadResult]) -> Table:
         ratios = (wording.speedup(w.launched), wording.speedup(w.cycles), wording.speedup(w.control))
         table.add_row(w.name, *ratios, blocks, w.mode, f"{w.error:.2g}")
     return table
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:200]

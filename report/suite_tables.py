@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from forewarp.core.untrusted_text import one_line
+from forewarp.core.untrusted_text import first_line, one_line, printable
 from forewarp.report import display
 from forewarp.tools import wording
 from forewarp.tools.suite_results import by_problem
-from forewarp.tools.suite_tables import line, remark, said_of, score_rows
+from forewarp.tools.suite_tables import remark, said_of, score_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,9 +96,8 @@ def _remarks(result: SuiteResult, console: Console, *, full: bool) -> None:
     for compiled in result.compiled:
         if compiled.speedup is None and compiled.status not in ("problem_failed", "not_measured"):
             said = compiled.status if compiled.status != "ok" else compiled.verdict or ""
-            console.print(
-                Text(f"{one_line(compiled.problem)} under torch.compile: {said}: {line(compiled.log)}"), style="yellow"
-            )
+            why = first_line(printable(compiled.log))
+            console.print(Text(f"{one_line(compiled.problem)} under torch.compile: {said}: {why}"), style="yellow")
 
 
 def _scores(result: SuiteResult) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -15,6 +16,7 @@ from pydantic_ai.models import Model
 
 from forewarp.core import serde
 from forewarp.core.errors import ModelError
+from forewarp.core.files import write_whole
 from forewarp.core.protocols import Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.surrogate import models, replies
@@ -134,10 +136,5 @@ def _read(path: Path) -> list[OneForecast]:
 
 def _write(path: Path, forecasts: Sequence[OneForecast]) -> None:
     """Store an answer in the cache; a cache that cannot be written is ignored."""
-    scratch = path.with_suffix(".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch.write_text(SpeedupForecasts(analysis="", forecasts=list(forecasts)).model_dump_json(), encoding="utf-8")
-        scratch.replace(path)
-    except OSError:
-        scratch.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        write_whole(path, SpeedupForecasts(analysis="", forecasts=list(forecasts)).model_dump_json())

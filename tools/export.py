@@ -16,6 +16,7 @@ from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
 from forewarp.core import serde
 from forewarp.core.errors import CandidateError, TaskError, UsageError
+from forewarp.core.files import write_whole
 from forewarp.core.untrusted_text import model_json
 from forewarp.core.values import DEVICE_ONLY, UNTRUSTED, Candidate, Measurement, Signature, Target, Task
 from forewarp.export import module_text, package
@@ -23,7 +24,6 @@ from forewarp.export.module_text import ExportedShape, Winning
 from forewarp.search.holdout import Holdout
 from forewarp.search.summary import best_of
 from forewarp.tools import session
-from forewarp.tools.files import write_whole
 from forewarp.tools.measured import workload_result
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Part, Place, speedup_of
 from forewarp.tools.requests import ExportFormat, ExportKernelRequest

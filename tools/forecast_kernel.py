@@ -18,6 +18,7 @@ from pydantic import Field
 from forewarp.core import bins
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.protocols import Executor, Forecaster, Subject, Trial, with_evidence
+from forewarp.core.untrusted_text import first_error
 from forewarp.core.values import Build, Candidate, Cost, Forecast, Measurement, Status, Task
 from forewarp.inspection.features.features import program_of
 from forewarp.search.gate import Gate
@@ -333,7 +334,7 @@ def _judge(
     if firsts.setdefault(sha256, k.position) != k.position:
         k.problem = f"it is the same kernel as number {firsts[sha256]}"
     elif forecast is None:
-        k.problem = f"it does not compile: {_first_error(k.build)}"
+        k.problem = f"it does not compile: {first_error(k.build.log)}"
     elif known.other is None or known.anchor is None:
         ahead = best is not None and best.ratio > 1
         rival = f"the best so far, {best}," if ahead else "the reference"
@@ -387,7 +388,7 @@ def _result(known: _Known, k: _Kernel, lines: Sequence[RankedKernel], count: int
         why = f"compiling it takes more than the {int(build.seconds)} s that a forecast waits"
         more = {"summary": f"Skip: {why}.", "reason": f"{why}; a measurement waits longer"}
     else:
-        text = f"Skip: the kernel does not compile ({build.status}). {_first_error(build)}".strip()
+        text = f"Skip: the kernel does not compile ({build.status}). {first_error(build.log)}".strip()
         more = {"summary": text, "reason": "it does not compile; the log says why"}
     return ForecastResult.of(
         build,
@@ -451,10 +452,6 @@ def _evidence_used(k: _Kernel, trials: Sequence[Trial]) -> list[str]:
         f"{wording.counted(len(trials), 'trial')} of this task on this device, {related} of this program",
         f"the answers of {' and '.join(asked)}",
     ]
-
-
-def _first_error(build: Build) -> str:
-    return next((line for line in build.log.splitlines() if "error" in line.lower()), build.log.strip()[:200])
 
 
 def _tiers(forecasts: Iterable[Forecast]) -> list[TierLine]:

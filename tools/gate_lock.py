@@ -15,12 +15,12 @@ from pydantic import Field, ValidationError
 
 import forewarp
 from forewarp.core.errors import CandidateError, UsageError
+from forewarp.core.files import write_whole
 from forewarp.core.languages import languages_on
 from forewarp.core.values import DEFAULT_TOLERANCES, Candidate, Language, Task, Tolerance
 from forewarp.gpu_runner import devices
 from forewarp.tools import session as sessions
 from forewarp.tools import sources, wording
-from forewarp.tools.files import write_whole
 from forewarp.tools.forecast_kernel import forecast_kernel
 from forewarp.tools.inspect_kernel import KernelInspection, LaunchFacts, inspect_kernels
 from forewarp.tools.measure_kernel import measure_kernel
@@ -151,7 +151,6 @@ def write_lock(path: Path, kernels: Sequence[LockedKernel]) -> None:
     """Write kernels in one order and form, so that equal locks are equal files; raises `UsageError`."""
     lock = GateLock(kernels=sorted(kernels, key=lambda k: k.key))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(lock.model_dump(mode="json"), indent=1, sort_keys=True) + "\n")
     except OSError as e:
         raise UsageError(f"{path} cannot be written: {e.strerror}", hint="pass another file with --out") from None

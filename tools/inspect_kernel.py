@@ -15,6 +15,7 @@ from forewarp.core.checking import FAULTS
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.inspection import Inspection, Launch
 from forewarp.core.roofline import floor_s
+from forewarp.core.untrusted_text import first_error
 from forewarp.core.values import Candidate, Signature, Status, Target, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers.facts import facts
@@ -353,8 +354,7 @@ def _why(kernel: KernelInspection) -> str:
     if kernel.status is None:
         return kernel.log.partition("\n")[0]
     if kernel.status != "ok":
-        first = next((line for line in kernel.log.splitlines() if "error" in line.lower()), kernel.log[:200])
-        return f"it does not compile ({kernel.status}). {first}".strip()
+        return f"it does not compile ({kernel.status}). {first_error(kernel.log)}".strip()
     check = kernel.check
     if check is not None and check.status == "ok":
         first = next(f for f in check.findings if f.kind in FAULTS)

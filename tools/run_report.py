@@ -12,6 +12,7 @@ from forewarp.archive.rows import CandidateRow, DecisionRow, EventRow, Measureme
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
 from forewarp.core.roofline import bound, floor_s
+from forewarp.core.untrusted_text import first_line
 from forewarp.core.values import UNTRUSTED, Action, Status, Verdict
 from forewarp.export.bake import bake
 from forewarp.search import lease
@@ -412,8 +413,7 @@ def _why_none(lines: Sequence[CandidateLine]) -> str:
             status, log = line.outcome, line.reason
         else:
             continue
-        first = next((text for text in log.splitlines() if text.strip()), "")
-        return f"The first that failed, {line.kernel.short}, is {status.replace('_', ' ')}: {trim(first, 300)}"
+        return f"The first that failed, {line.kernel.short}, is {status.replace('_', ' ')}: {first_line(log)}"
     return ""
 
 

@@ -7,9 +7,9 @@ import io
 from pathlib import Path
 
 from forewarp.core.errors import UsageError
-from forewarp.core.untrusted_text import model_json, one_line, printable, spreadsheet_cell
+from forewarp.core.files import write_whole
+from forewarp.core.untrusted_text import first_line, model_json, one_line, printable, spreadsheet_cell
 from forewarp.tools import wording
-from forewarp.tools.files import write_whole
 from forewarp.tools.parts import Interval
 from forewarp.tools.suite_results import Baseline, SuiteResult, SuiteRow, SuiteScores
 
@@ -19,8 +19,6 @@ COLUMNS = (
     *("kernel_us", "reference_us", "flags", "log", "sha256"),
 )
 TITLES: dict[Baseline, str] = {"eager": "eager", "compile": "torch.compile"}
-
-_LOG = 300
 
 
 def write(result: SuiteResult, folder: Path) -> None:
@@ -33,7 +31,6 @@ def write(result: SuiteResult, folder: Path) -> None:
 def keep(path: Path, text: str) -> None:
     """Write a file whole or not at all; raises `UsageError`."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)
     except OSError as e:
         raise UsageError(f"{path} cannot be written: {e.strerror}", hint="choose another place") from None
@@ -60,7 +57,7 @@ def _cells(row: SuiteRow) -> list[str]:
         *(spreadsheet_cell(t) for t in (row.problem, row.kernel, row.status, row.verdict or "")),
         *(str(flag).lower() for flag in (row.correct, row.trusted)),
         *(*interval(row.eager), *interval(row.compile), number(row.kernel_us), number(row.reference_us)),
-        *(spreadsheet_cell(t) for t in ("; ".join(row.flags), line(row.log), row.sha256 or "")),
+        *(spreadsheet_cell(t) for t in ("; ".join(row.flags), first_line(printable(row.log)), row.sha256 or "")),
     ]
 
 
@@ -105,12 +102,7 @@ def said_of(row: SuiteRow) -> str:
 
 def remark(row: SuiteRow) -> str:
     """Return in a line what speaks against a time, or why there is none."""
-    return "; ".join(row.flags) if row.status == "ok" and row.flags else line(row.log)
-
-
-def line(text: str) -> str:
-    """Return the first line of a log that says something."""
-    return next((t.strip() for t in printable(text).splitlines() if t.strip()), "")[:_LOG]
+    return "; ".join(row.flags) if row.status == "ok" and row.flags else first_line(printable(row.log))
 
 
 def cell(text: str) -> str:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 
 from forewarp.core import serde
 from forewarp.core.errors import WorkerError
+from forewarp.core.files import write_whole
 from forewarp.core.values import Build, Candidate, Evidence, Signature, Status, Target
 from forewarp.gpu_runner import child
 from forewarp.gpu_runner.compilers.extension import settings
@@ -51,14 +52,7 @@ def cached(path: Path, parse: Callable[[str], T], make: Callable[[], str]) -> T:
         return parse(path.read_text())
     text = make()
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "w") as file:
-                file.write(text)
-            os.replace(name, path)
-        except OSError:
-            os.unlink(name)
+        write_whole(path, text)
     return parse(text)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forewarp.archive.rows import REJECTED
+from forewarp.core.untrusted_text import first_error
 from forewarp.core.values import Cost
 from forewarp.report.html.blocks import (
     CellValue,
@@ -238,13 +239,13 @@ def failures(rows: Sequence[CandidateRow]) -> list[PageBlock]:
     """Return the failed candidates by cause, the largest group first; groups beyond `MOST_GROUPS` become one."""
     groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for r, stage, outcome, log in _failed(rows):
-        key = stage, outcome, _ADDRESS.sub("#", _telling(log))
+        key = stage, outcome, _ADDRESS.sub("#", first_error(log))
         groups.setdefault(key, []).append((r.candidate.short, log))
     ordered = sorted(groups.items(), key=lambda g: (-len(g[1]), g[0][:2]))
     blocks: list[PageBlock] = []
     for (stage, outcome, _), own in ordered[:MOST_GROUPS]:
         log = own[0][1]
-        reason, shown = _telling(log)[:200], "\n".join(line[:200] for line in log.strip().splitlines()[:LOG_LINES])
+        reason, shown = first_error(log)[:200], "\n".join(line[:200] for line in log.strip().splitlines()[:LOG_LINES])
         examples = SmallPrint(f"Such as {', '.join(short for short, _ in own[:5])}.")
         body = [examples, SourceLines.of(shown) if shown and shown != reason else None]
         blocks.append(Fold(f"{len(own):,} {words(outcome)} ({stage})", reason or "no reason given", body))
@@ -271,9 +272,3 @@ def _failed(rows: Sequence[CandidateRow]) -> list[tuple[CandidateRow, str, str, 
         elif (m := r.measurement) is not None and not m.trusted:
             found.append((r, "measurement", fate(r), "\n".join((*m.flags, m.log)).strip()))
     return found
-
-
-def _telling(log: str) -> str:
-    """Return the first line that names an error, else the first one that is not blank."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    return next((line for line in lines if re.search(r"\berror\b", line, re.IGNORECASE)), lines[0] if lines else "")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field
 
 from forewarp.core.errors import CandidateError
+from forewarp.core.untrusted_text import first_line
 from forewarp.core.values import Candidate, Language
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan as plans
@@ -70,7 +71,7 @@ def apply(source: str, edits: Sequence[Edit]) -> str:
 
 
 def _missing(source: str, search: str) -> str:
-    first = next((line.strip() for line in search.splitlines() if line.strip()), "")
+    first = first_line(search)
     if not first:
         return "the search text is empty"
     lines = [line for line in source.splitlines() if line.strip()]

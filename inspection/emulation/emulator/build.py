@@ -12,9 +12,9 @@ import platform
 import re
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
+from forewarp.core.files import write_whole
 from forewarp.gpu_runner.compilers.process import CompileError, run_compiler
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
 from forewarp.inspection.emulation.emulator import ptx
@@ -141,7 +141,8 @@ def provide_device(compiler: str, path: Path, cache: Path) -> None:
         command = [compiler, *_DEVICE, "-r", "-nostdlib", *(str(NATIVE / p) for p in _PARTS), "-o", path.name]
         run_compiler(command, path.parent, "the compiler", TIMEOUT_S)
         with contextlib.suppress(OSError):
-            _write(kept, path.read_bytes())
+            compiled = path.read_bytes()
+            write_whole(kept, hashlib.sha256(compiled).digest() + compiled)
     else:
         path.write_bytes(compiled)
 
@@ -173,17 +174,3 @@ def _read(kept: Path) -> bytes | None:
         return None
     digest, compiled = data[:_DIGEST], data[_DIGEST:]
     return compiled if hashlib.sha256(compiled).digest() == digest else None
-
-
-def _write(kept: Path, compiled: bytes) -> None:
-    """Put a file in place whole, whoever else does so at the same time."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=kept.parent, prefix="device-", delete=False) as file:
-        part = Path(file.name)
-        try:
-            file.write(hashlib.sha256(compiled).digest() + compiled)
-            file.flush()
-            os.replace(part, kept)
-        except OSError:
-            part.unlink(missing_ok=True)
-            raise

@@ -1,0 +1,29 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+
+def write_whole(path: Path, content: str | bytes, mode: int | None = None) -> None:
+    """Write a file beside its place first, so that a full disk or a kill leaves what was there; raises OSError.
+
+    Safe to use from several threads and processes. The folder is made; `mode` are the permissions, those of any new
+    file if left out.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        # Private until it is whole: it may hold keys.
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666 if mode is None else 0o600)
+        with os.fdopen(handle, "wb") as file:
+            if mode is not None:
+                os.fchmod(handle, mode)
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(handle)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
