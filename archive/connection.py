@@ -10,7 +10,6 @@ import threading
 import zlib
 from collections.abc import Generator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from forewarp.archive import migrations
@@ -65,9 +64,7 @@ class Connection:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @contextlib.contextmanager

@@ -33,6 +33,7 @@ from typing import Any
 
 from provenance import write
 
+from forewarp.core import processes
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Build, Candidate, Measurement, Task
 from forewarp.gpu_runner import devices
@@ -42,7 +43,6 @@ from forewarp.gpu_runner.formats import plan
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.pipeline import compile_threads
 from forewarp.gpu_runner.remote import over_ray
-from forewarp.tools import processes
 
 Item = tuple[Task, Candidate]
 Built = tuple[Task, Candidate, Build]

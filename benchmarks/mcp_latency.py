@@ -28,7 +28,7 @@ from typing import Any
 from mcp_wire import LEGACY, MODERN, Wire, refused, text_of
 from provenance import write
 
-from forewarp.tools import processes
+from forewarp.core import processes
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results" / "mcp_latency.json"

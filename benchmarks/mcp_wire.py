@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forewarp.tools import processes
+from forewarp.core import processes
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 """The revisions before and after which a client greets the server; each stands for its era."""

@@ -5,141 +5,107 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-_TOKEN = re.compile(r'\s+|//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"/]+', re.DOTALL)
-
-
-@dataclass(slots=True)
-class JsonNode:
-    """A value with its place in the text; of an object, its members by key."""
-
-    start: int
-    end: int
-    value: Any
-    members: dict[str, Member] = field(default_factory=dict[str, "Member"])
+_STRING = r'("(?:[^"\\\n]|\\.)*")'
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of an object: where its key begins, and its value."""
+    """Places of one member of an object in the text: where its key begins, and from where to where its value goes."""
 
     start: int
-    node: JsonNode
-
-
-class _Reader:
-    """Reads tokens that mean something, one after the other; raises `ValueError`."""
-
-    def __init__(self, text: str) -> None:
-        self.tokens: list[tuple[int, int, str]] = []
-        at = 0
-        while at < len(text):
-            match = _TOKEN.match(text, at)
-            if match is None:
-                raise ValueError(f"{text[at : at + 20]!r} is no JSON")
-            at = match.end()
-            if not match[0].isspace() and not match[0].startswith(("//", "/*")):
-                self.tokens.append((match.start(), at, match[0]))
-        self.at = 0
-
-    def peek(self) -> str:
-        return self.tokens[self.at][2] if self.at < len(self.tokens) else ""
-
-    def take(self, expected: str = "") -> tuple[int, int, str]:
-        if self.at == len(self.tokens) or (expected and self.peek() != expected):
-            raise ValueError(f"{self.peek() or 'the end'!r} stands where {expected or 'a value'!r} was expected")
-        self.at += 1
-        return self.tokens[self.at - 1]
-
-    def node(self) -> JsonNode:
-        start, end, text = self.take()
-        if text == "{":
-            return self._object(start)
-        if text == "[":
-            items: list[Any] = []
-            while self.peek() != "]":
-                items.append(self.node().value)
-                if self.peek() != "]":
-                    self.take(",")
-            return JsonNode(start, self.take("]")[1], items)
-        return JsonNode(start, end, json.loads(text))
-
-    def _object(self, start: int) -> JsonNode:
-        members: dict[str, Member] = {}
-        while self.peek() != "}":
-            at, _, key = self.take()
-            if not key.startswith('"'):
-                raise ValueError(f"{key!r} is no key")
-            self.take(":")
-            if (name := json.loads(key)) in members:
-                raise ValueError(f"{key} stands there twice")
-            members[name] = Member(at, self.node())
-            if self.peek() != "}":
-                self.take(",")
-        end = self.take("}")[1]
-        return JsonNode(start, end, {name: m.node.value for name, m in members.items()}, members)
-
-
-def _read(text: str) -> JsonNode:
-    reader = _Reader(text)
-    found = reader.node()
-    if reader.peek():
-        raise ValueError(f"{reader.peek()!r} stands behind the end")
-    return found
+    value: int
+    end: int
 
 
 def loads(text: str) -> Any:
     """Return what a text holds; raises `ValueError`."""
-    return _read(text).value
+    return json.loads(_plain(text), object_pairs_hook=_object)
 
 
 def with_member(text: str, path: Sequence[str], value: Any) -> str:
     """Return the text with the value at a path of keys set; objects on the way are made. Raises `ValueError`."""
-    at = _read(text)
+    loads(text)
+    plain = _plain(text)
+    at = len(plain) - len(plain.lstrip())
     for depth, key in enumerate(path):
-        if not isinstance(at.value, dict):
+        if plain[at] != "{":
             raise ValueError(f"{'.'.join(path[:depth]) or 'the file'} is no object")
-        if key not in at.members:
+        members, end = _members(plain, at)
+        if key not in members:
             for name in reversed(path[depth + 1 :]):
                 value = {name: value}
-            return _inserted(text, at, key, value, depth + 1)
-        at = at.members[key].node
-    return text[: at.start] + _shown(value, len(path)) + text[at.end :]
+            last = max((m.end for m in members.values()), default=at + 1)
+            return _inserted(text, last, end, key, value, depth + 1, first=not members)
+        at, behind = members[key].value, members[key].end
+    return text[:at] + _shown(value, len(path)) + text[behind:]
+
+
+def without_member(text: str, path: Sequence[str]) -> str:
+    """Return the text without the member at a path, which must be there, and without its comma."""
+    plain = _plain(text)
+    at = len(plain) - len(plain.lstrip())
+    for key in path[:-1]:
+        at = _members(plain, at)[0][key].value
+    member = _members(plain, at)[0][path[-1]]
+    start, end = member.start, member.end
+    meant = _blanked(_COMMENT, text)
+    behind, before = meant[end:].lstrip(), meant[:start].rstrip()
+    if behind.startswith(","):
+        end = len(meant) - len(behind) + 1
+    elif before.endswith(","):
+        comma = len(before) - 1
+        return text[:comma] + text[comma + 1 : start].rstrip() + text[end:]
+    return text[:start].rstrip(" \t") + text[end:].lstrip(" \t").removeprefix("\n")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError(f"one of {', '.join(made)} stands there twice")
+    return made
+
+
+def _plain(text: str) -> str:
+    """Return JSON with everything in the same place."""
+    return _blanked(_TRAILING_COMMA, _blanked(_COMMENT, text))
+
+
+def _blanked(pattern: re.Pattern[str], text: str) -> str:
+    """Return the text with blanks for all that the pattern matches but strings."""
+    return pattern.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
+
+
+def _members(plain: str, at: int) -> tuple[dict[str, Member], int]:
+    """Return the members of the object that begins at a place, by key, and the place of its closing brace."""
+    read = json.JSONDecoder().raw_decode
+    members: dict[str, Member] = {}
+    at += 1
+    while (start := _next(plain, at)) and plain[start] != "}":
+        key, behind = read(plain, start)
+        value = _next(plain, _next(plain, behind) + 1)  # behind the colon
+        members[key] = Member(start, value, read(plain, value)[1])
+        at = _next(plain, members[key].end)
+        at += plain[at] == ","
+    return members, start
+
+
+def _next(plain: str, at: int) -> int:
+    """Return the place of the next character that is no space."""
+    return len(plain) - len(plain[at:].lstrip())
 
 
 def _shown(value: Any, depth: int) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False).replace("\n", "\n" + "  " * depth)
 
 
-def _inserted(text: str, parent: JsonNode, key: str, value: Any, depth: int) -> str:
-    """Return the text with a member behind the last one of an object, and behind the comments there."""
-    last = max((m.node.end for m in parent.members.values()), default=parent.start + 1)
-    tail = text[last : parent.end - 1]
-    comma = "," if parent.members and "," not in _meant(tail) else ""
+def _inserted(text: str, last: int, end: int, key: str, value: Any, depth: int, *, first: bool) -> str:
+    """Return the text with a member behind the `last` one of an object that ends at `end`, and behind the comments."""
+    tail = text[last:end]
+    comma = "" if first or "," in _blanked(_COMMENT, tail) else ","
     member = f"\n{'  ' * depth}{json.dumps(key)}: {_shown(value, depth)}\n{'  ' * (depth - 1)}"
-    return f"{text[:last]}{comma}{tail.rstrip()}{member}{text[parent.end - 1 :]}"
-
-
-def _meant(text: str) -> list[str]:
-    """Return the tokens of a text that are neither space nor comment."""
-    return [token for _, _, token in _Reader(text).tokens]
-
-
-def without_member(text: str, path: Sequence[str]) -> str:
-    """Return the text without the member at a path, which must be there, and without its comma."""
-    at = _read(text)
-    for key in path[:-1]:
-        at = at.members[key].node
-    member = at.members[path[-1]]
-    start, end = member.start, member.node.end
-    tokens = _Reader(text).tokens
-    before = next((place for place in reversed(tokens) if place[1] <= start), None)
-    after = next((place for place in tokens if place[0] >= end), None)
-    if after is not None and after[2] == ",":
-        end = after[1]
-    elif before is not None and before[2] == ",":
-        start = before[0]
-        return text[:start] + text[start + 1 : member.start].rstrip() + text[end:]
-    return text[:start].rstrip(" \t") + text[end:].lstrip(" \t").removeprefix("\n")
+    return f"{text[:last]}{comma}{tail.rstrip()}{member}{text[end:]}"

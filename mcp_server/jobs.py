@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import forewarp
+from forewarp.core import processes
 from forewarp.core.budget import Budget
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.mcp_server.answers import measurements_of
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.spool import LATEST, LIVE, Spool, SpooledJob, owner, slot_name
-from forewarp.tools import processes, runs
+from forewarp.tools import runs
 from forewarp.tools.measured import MeasureResult
 
 if TYPE_CHECKING:

@@ -20,10 +20,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from forewarp.core import serde
+from forewarp.core import processes, serde
 from forewarp.core.budget import OPEN, Budget
 from forewarp.core.errors import ForewarpError, UsageError
-from forewarp.tools import processes
 
 JobKind = Literal["measure", "search", "forecast"]
 JobState = Literal["queued", "running", "finished", "failed", "cancelled", "lost"]

@@ -19,9 +19,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from forewarp.core import processes
 from forewarp.core.errors import ForewarpError
 from forewarp.mcp_server.spool import Spool, SpooledJob, error_of, owner, slot_name
-from forewarp.tools import processes
 from forewarp.tools.measure_kernel import MeasureRequest, MeasureStage, measure_kernel
 from forewarp.tools.parts import Place
 from forewarp.tools.session import Executors

@@ -7,10 +7,10 @@ import os
 import socket
 import threading
 from collections.abc import Generator
-from pathlib import Path
 
 from forewarp.archive.rows import RunRow
 from forewarp.archive.store import Archive
+from forewarp.core import processes
 from forewarp.core.errors import UsageError
 
 _held: set[str] = set()
@@ -23,7 +23,7 @@ def check(run: RunRow) -> None:
         return
     host, pid, began = run.owner.split(":")
     if host == socket.gethostname():
-        alive = run.id in _held if int(pid) == os.getpid() else _began(int(pid)) == began != ""
+        alive = run.id in _held if int(pid) == os.getpid() else processes.began(int(pid)) == began != ""
     else:
         alive = True
     if alive:
@@ -36,7 +36,7 @@ def check(run: RunRow) -> None:
 def owner() -> str:
     """Return the mark of this process."""
     pid = os.getpid()
-    return f"{socket.gethostname()}:{pid}:{_began(pid)}"
+    return f"{socket.gethostname()}:{pid}:{processes.began(pid)}"
 
 
 @contextlib.contextmanager
@@ -55,19 +55,3 @@ def hold(archive: Archive, run: str) -> Generator[None]:
     finally:
         with _lock:
             _held.discard(run)
-
-
-def _began(pid: int) -> str:
-    """Return when a process began, so that a recycled number is not taken for it; "" when there is no such process."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return "" if fields[0] in "ZX" else fields[19]  # a zombie works no more
-    except (OSError, UnicodeDecodeError):
-        pass
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return "?"
-    except OSError:
-        return ""
-    return "?"

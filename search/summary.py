@@ -40,16 +40,6 @@ class RunWinner:
 
 
 @dataclass(frozen=True, slots=True)
-class ForecastRow:
-    """A forecast next to the outcome that was measured after it."""
-
-    candidate: Candidate
-    forecast: Forecast
-    measurement: Measurement
-    audit: bool
-
-
-@dataclass(frozen=True, slots=True)
 class FalseDiscards:
     """Share of the forecaster's discards that were wrong, estimated from the audits.
 
@@ -97,18 +87,15 @@ class RunSummary:
     reason: str
     forecaster: str
     proposer: str
-    rounds: int
     proposed: int
     considered: int
     measured: int
-    duplicates: int
     rejected: Mapping[str, int]
     failures: Mapping[str, int]
     best: RunWinner | None
     note: str
     spend: Spend
     budget: Budget
-    forecasts: tuple[ForecastRow, ...]
     false_discards: FalseDiscards | None
     account: Account
     tiers: tuple[TierTotal, ...] = ()
@@ -135,11 +122,9 @@ def summarise(archive: Archive, run_id: str) -> RunSummary:
         reason=run.reason,
         forecaster=settings.forecaster,
         proposer=settings.proposer,
-        rounds=len({r.round for r in rows} | {r.decided_round for r in rows if r.decided_round is not None}),
         proposed=len(rows),
         considered=forecast_at_all if settings.forecaster else outcomes["passed"],
         measured=len(measured),
-        duplicates=outcomes["duplicate"] + outcomes["same_code"],
         rejected={outcome: outcomes[outcome] for outcome in REJECTED if outcomes[outcome]},
         failures=dict(
             Counter(r.measurement.status for r in measured if r.measurement and r.measurement.status != "ok")
@@ -148,11 +133,6 @@ def summarise(archive: Archive, run_id: str) -> RunSummary:
         note=note,
         spend=spend,
         budget=settings.budget,
-        forecasts=tuple(
-            ForecastRow(r.candidate, r.forecast, r.measurement, policy.is_audit(r.decision))
-            for r in measured
-            if r.forecast and r.measurement and r.decision
-        ),
         false_discards=_false_discards(rows, archive.decisions(run.id)),
         account=account(
             *(run.target, rows, [(t.candidates, t.cost) for t in tiers], spend, settings.compile_threads),

@@ -57,16 +57,6 @@ class MeasureLine(Part):
     better: Literal["higher", "lower", ""]
 
 
-class ReliabilityLine(Part):
-    """Forecast probabilities between `low` and `high`: their number, their mean, and how often it came true."""
-
-    low: float
-    high: float
-    count: int
-    forecast: float
-    observed: float
-
-
 class Point(Part):
     """One candidate: forecast with its 80 % interval against the measured speed-up."""
 
@@ -94,8 +84,8 @@ class Scores(Part):
 
     name: str
     figures: dict[str, Figure]
-    confidence: list[ReliabilityLine] = Field(description="Confidence against how often the likeliest bin was right.")
-    faster: list[ReliabilityLine] = Field(description="P(valid and faster) against how often that came true.")
+    confidence: list[metrics.Bucket] = Field(description="Confidence against how often the likeliest bin was right.")
+    faster: list[metrics.Bucket] = Field(description="P(valid and faster) against how often that came true.")
     risk_coverage: list[tuple[float, float]] = Field(description="Share answered, and how often the bin was wrong.")
     recovery: list[tuple[float, float]] = Field(description="Share measured, and the median recovery over tasks.")
     tasks: list[TaskScores]
@@ -324,14 +314,14 @@ def _scores(answers: Answers, scored: _Scores, margin: float) -> Scores:
     coverages, risks = metrics.risk_coverage(confidence, wrong)
     places = np.unique(np.linspace(0, max(len(coverages) - 1, 0), CURVE_POINTS).astype(int)) if len(coverages) else []
     asked = answers.milliseconds
-    faster = metrics.reliability(
-        np.concatenate([b.p_faster for b in found]), np.concatenate([b.speedups > 1.0 for b in found])
+    p_faster, came_true = (
+        np.concatenate(v) for v in zip(*((b.p_faster, b.speedups > 1.0) for b in found), strict=True)
     )
     return Scores(
         name=answers.name,
         figures={name: Figure.of(r.estimate()) for name, (_, r) in scored.items()},
-        confidence=[ReliabilityLine.of(b) for b in metrics.reliability(confidence, ~wrong)],
-        faster=[ReliabilityLine.of(b) for b in faster],
+        confidence=metrics.reliability(confidence, ~wrong),
+        faster=metrics.reliability(p_faster, came_true),
         risk_coverage=[(float(coverages[i]), float(risks[i])) for i in places],
         recovery=_recovery_curve(found),
         tasks=[

@@ -16,6 +16,7 @@ from forewarp.core.untrusted_text import first_line
 from forewarp.core.values import UNTRUSTED, Action, Status, Verdict
 from forewarp.export.bake import bake
 from forewarp.search import lease
+from forewarp.search.account import AccountLine
 from forewarp.search.summary import RunSummary, best_of, summarise
 from forewarp.tools import wording
 from forewarp.tools.measured import DeviceState, WorkloadResult, device_state, workload_result
@@ -101,14 +102,6 @@ class MeasuredFigures(Part):
     log: str = ""
 
 
-class AccountItem(Part):
-    """One line of the account; `dollars` is null where a price is not known."""
-
-    count: int
-    seconds: float
-    dollars: float | None
-
-
 class AccountLines(Part):
     """Costs of the run in seconds and dollars, beside those of measuring every candidate that it considered."""
 
@@ -116,17 +109,17 @@ class AccountLines(Part):
     hour: float | None = Field(
         description="Dollars an hour of the device, from the price table; null where it is not listed."
     )
-    asked: AccountItem = Field(description="Answers of forecasters; dollars: tokens, and the device while it waits.")
-    written: AccountItem = Field(description="Programs by language models; dollars likewise.")
-    built: AccountItem = Field(
+    asked: AccountLine = Field(description="Answers of forecasters; dollars: tokens, and the device while it waits.")
+    written: AccountLine = Field(description="Programs by language models; dollars likewise.")
+    built: AccountLine = Field(
         description="Kernels compiled, those from a cache left out; seconds add up over threads, dollars do not."
     )
-    measured: AccountItem = Field(description="Measurements with their device seconds.")
-    spared: AccountItem | None = Field(
+    measured: AccountLine = Field(description="Measurements with their device seconds.")
+    spared: AccountLine | None = Field(
         description="Estimate: what measuring the other candidates would have taken, each as the run's measurements of "
         "its language took on average; null without a forecaster or a measurement."
     )
-    saved: AccountItem | None = Field(description="Estimate: spared less asked; negative where asking cost more.")
+    saved: AccountLine | None = Field(description="Estimate: spared less asked; negative where asking cost more.")
 
 
 class CandidateLine(Part):

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forewarp.archive.rows import RunRow, RunStatus
+from forewarp.core import processes
 from forewarp.core.budget import Budget, Spend
 from forewarp.core.errors import UsageError
 from forewarp.search.settings import stored
-from forewarp.tools import processes
 from forewarp.tools import session as sessions
 from forewarp.tools.parts import Place
 from forewarp.tools.run_report import SearchResult, lost, report

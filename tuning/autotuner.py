@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -116,9 +115,7 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.remove()
 
     def begin(self) -> None:

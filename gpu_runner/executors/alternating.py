@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
-from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from forewarp.core.protocols import Subject
@@ -84,9 +83,7 @@ class _Side:
         self.baton.take(self.number)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.baton.pass_on(self.number, leaving=True)
 
     def __call__(self, look: TimingLook | None) -> LookAnswer:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from forewarp.core import serde
@@ -46,9 +45,7 @@ class Turn(Protocol):
         """Wait for the first turn."""
         ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leave all turns to the other side."""
         ...
 

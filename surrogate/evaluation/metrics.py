@@ -23,7 +23,7 @@ NLL_FLOOR = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One row of a reliability table: how many forecasts, what they said on average, how often it came true."""
+    """Forecast probabilities between `low` and `high`: their number, their mean, and how often it came true."""
 
     low: float
     high: float

@@ -18,11 +18,11 @@ from mcp import Client
 from support.served_mcp import WAIT_S, Served, begun, call, ended, happens, refused, until
 
 from forewarp.archive.store import default_path
+from forewarp.core import processes
 from forewarp.mcp_server.jobs import Jobs
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.server import build_server
 from forewarp.mcp_server.spool import Spool, owner
-from forewarp.tools import processes
 from forewarp.tools.parts import Place
 
 SLOW = """\

@@ -40,7 +40,7 @@ def below(pid: int) -> list[int]:
 def kill_below(pid: int) -> None:
     """Kill all descendants of a process, but not the process itself."""
     for other in below(pid):
-        _kill(other)
+        _signal(other, signal.SIGKILL)
 
 
 def kill_tree(pid: int) -> None:
@@ -51,7 +51,7 @@ def kill_tree(pid: int) -> None:
     if pid != os.getpid():
         pause(pid)
     kill_below(pid)
-    _kill(pid)
+    _signal(pid, signal.SIGKILL)
 
 
 def pause(pid: int) -> None:
@@ -62,10 +62,6 @@ def pause(pid: int) -> None:
 def go_on(pid: int) -> None:
     """Let a process go on that was stopped."""
     _signal(pid, signal.SIGCONT)
-
-
-def _kill(pid: int) -> None:
-    _signal(pid, signal.SIGKILL)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
