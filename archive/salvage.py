@@ -70,7 +70,6 @@ _MOST_NAMED = 20
 # SQLite's lock bytes: every open connection holds a shared lock on them.
 _SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
 
-_MAGIC = b"SQLite format 3\0"
 _TABLE_LEAF = 0x0D
 _KINDS = (0x00, 0x02, 0x05, 0x0A, _TABLE_LEAF)
 """First bytes of whole pages; one that goes on with a long value begins with 0."""

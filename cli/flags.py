@@ -44,11 +44,7 @@ P = ParamSpec("P")
 _BOUNDS = {"gt": "gt", "ge": "gte", "lt": "lt", "le": "lte"}
 """Bounds of a field by their names in pydantic, and in cyclopts."""
 _PAIRS = {"tunables": ("is no tunable", "NAME=INTEGER"), "families": ("says no family", "TASK=FAMILY")}
-"""What is wrong with something else than a pair, and how a pair is written, by the field that holds them."""
-_TUNABLES = Annotated[
-    tuple[str, ...],
-    Parameter(negative="", show_default=False, help="NAME=VALUE of a declared tunable, for every kernel given."),
-]
+"""Problem of what is no pair, and the form of a pair, by the field that holds them."""
 
 
 def takes(

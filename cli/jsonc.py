@@ -31,7 +31,7 @@ def with_member(text: str, path: Sequence[str], value: Any) -> str:
     """Return the text with the value at a path of keys set; objects on the way are made. Raises `ValueError`."""
     loads(text)
     plain = _plain(text)
-    at = len(plain) - len(plain.lstrip())
+    at, value_end = len(plain) - len(plain.lstrip()), len(plain)
     for depth, key in enumerate(path):
         if plain[at] != "{":
             raise ValueError(f"{'.'.join(path[:depth]) or 'the file'} is no object")
@@ -41,8 +41,8 @@ def with_member(text: str, path: Sequence[str], value: Any) -> str:
                 value = {name: value}
             last = max((m.end for m in members.values()), default=at + 1)
             return _inserted(text, last, end, key, value, depth + 1, first=not members)
-        at, behind = members[key].value, members[key].end
-    return text[:at] + _shown(value, len(path)) + text[behind:]
+        at, value_end = members[key].value, members[key].end
+    return text[:at] + _shown(value, len(path)) + text[value_end:]
 
 
 def without_member(text: str, path: Sequence[str]) -> str:

@@ -40,7 +40,7 @@ from forewarp.tools.validate_task import ValidateResult
 
 
 class Failure(BaseModel):
-    """Why a command could not do its work. The same call may succeed later where `retryable` is true."""
+    """Error of a command that could not do its work. The same call may succeed later where `retryable` is true."""
 
     code: str = Field(description="usage, task, candidate, model, device, worker, archive, interrupted or internal.")
     message: str

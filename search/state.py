@@ -23,7 +23,7 @@ MAX_FRUITLESS_ROUNDS = 10
 
 @dataclass(frozen=True, slots=True)
 class NextAction:
-    """What a run has to do next, with the proposals that it is about; `reason` says why a run is to finish.
+    """Next action of a run, with the proposals that it is about; `reason` says why a run is to finish.
 
     Proposals to measure stand in order. Those that have a measurement's id were announced, and so booked, before the
     run was interrupted.

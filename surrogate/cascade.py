@@ -33,7 +33,7 @@ RIVAL_GAIN = 0.02
 """Expected improvement, in octaves, that a candidate has to beat where no other candidate promises more."""
 
 OCTAVE_DOLLARS = 10.0
-"""What one octave of expected improvement is worth."""
+"""Worth of one octave of expected improvement."""
 
 # Nine Gauss-Hermite nodes for a standard normal.
 _NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(9)

@@ -45,7 +45,7 @@ class Variances:
 
 
 BROAD = Variances(1.0, 0.5, 0.75)
-"""What a forecaster that knows nothing but the run's own trials begins with: 1.5 octaves about "no change"."""
+"""Spread of a forecaster that knows nothing but the run's own trials: 1.5 octaves about "no change"."""
 
 
 @dataclass(frozen=True, slots=True)

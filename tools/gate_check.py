@@ -83,7 +83,7 @@ class GateResult(Part):
 
 @dataclass(slots=True)
 class _State:
-    """What is known of one kernel so far; the verdict is the worst of what was found."""
+    """Knowledge of one kernel so far; the verdict is the worst of what was found."""
 
     kernel: LockedKernel
     reasons: dict[GateVerdict, list[str]] = field(default_factory=dict[GateVerdict, list[str]])
@@ -101,7 +101,7 @@ class _State:
 
     @property
     def failed(self) -> bool:
-        """Whether there is nothing to time."""
+        """True if there is nothing to time."""
         return bool({"does not compile", "wrong", "not compared"} & self.reasons.keys())
 
     def row(self) -> GateRow:

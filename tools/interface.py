@@ -23,7 +23,7 @@ SAME = "It is the reference under the name that a candidate has: right, and as f
 
 
 class KernelInterface(Part):
-    """What a kernel gets and must write, on the task's first shape."""
+    """Inputs and outputs of a kernel on the task's first shape."""
 
     inputs: list[str] = Field(description="Tensors and numbers of get_inputs() in order: name: dtype[shape].")
     parameters: list[str] = Field(description="Parameters and buffers of the model: state_dict key: dtype[shape].")

@@ -151,7 +151,7 @@ class Device(Part):
 
 
 class KernelId(Part):
-    """Which candidate a result is about."""
+    """Identity of the candidate that a result is about."""
 
     sha256: str
     short: str

@@ -59,7 +59,7 @@ class ProfiledKernel(Part):
 
 
 class ProfileResult(Part):
-    """Where a model's device time goes, the most promising subgraph first."""
+    """Shares of a model's device time by subgraph, the most promising first."""
 
     summary: str
     schema_version: int = SCHEMA_VERSION

@@ -1,4 +1,4 @@
-"""Which proposer goes with a device, models and an archive."""
+"""Choice of a run's proposer, by its device, models and archive."""
 
 from __future__ import annotations
 

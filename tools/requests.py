@@ -340,7 +340,7 @@ class SearchRequest(TaskRequest):
 
 
 class ResumeRequest(Part):
-    """Which run to take up. The model and the pool are taken from here; keys and paths are not in the archive."""
+    """Request to take up a run. The model and the pool are taken from here; keys and paths are not in the archive."""
 
     run_id: str = Field(
         description="The run's id or a unique beginning of it, or that of a search for several targets; see `forewarp "

@@ -1,4 +1,4 @@
-"""What one program of a Triton kernel does, counted from its text for many configurations at once.
+"""Work of one program of a Triton kernel, counted from its text for many configurations at once.
 
 The kernel's statements are walked through once. Numbers are arrays with an entry per configuration and sampled
 program, tiles have shapes of such numbers and no contents. A loop's body is walked once and counts as often as the loop

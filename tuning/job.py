@@ -1,4 +1,4 @@
-"""What `tuner.py` has done in confined children of the worker: observe calls, compile configurations, time them.
+"""Jobs of `tuner.py` in confined children of the worker: observe calls, compile configurations, time them.
 
 The file's own code runs here. Observing and compiling need no device: `inspection.tracing` has stand-ins for one.
 """

@@ -12,12 +12,12 @@ from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
 from forewarp.inspection.tracing.values import SourceFile
 
 TRITON_CACHE = "cache/triton"
-"""Where a compiling child leaves its kernels, within its folder."""
+"""Folder of a compiling child's kernels, within its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedLaunch:
-    """What names a kernel's launch in a file: the call that does it, as `FileCall` has it, and the kernel."""
+    """Name of a kernel's launch in a file: the call that does it, as `FileCall` has it, and the kernel."""
 
     call: str
     attempt: int | None

@@ -58,7 +58,7 @@ over the card's; `SPILL` and `ATOMIC` over its memory's."""
 
 @dataclass(frozen=True, slots=True)
 class CompilerFacts:
-    """What the compiler said of each configuration; `shared` in bytes, infinite where it was refused."""
+    """The compiler's facts about each configuration; `shared` in bytes, infinite where it was refused."""
 
     registers: Sequence[float]
     spills: Sequence[float]

@@ -64,7 +64,7 @@ class Observed:
 
     @property
     def launch(self) -> NamedLaunch:
-        """What names it in a job."""
+        """Name of the launch in a job."""
         return NamedLaunch(self.call, self.attempt, self.values, self.space.kernel)
 
 
@@ -126,7 +126,7 @@ def _may_be_chosen(t: Tried) -> bool:
 
 
 class Exploration:
-    """What is known of a space so far: `order` of its configurations, forecast octaves, the compiler's facts."""
+    """Knowledge of a space so far: `order` of its configurations, forecast octaves, the compiler's facts."""
 
     def __init__(self, space: Space, octaves: Array, tried: dict[int, Tried], order: list[int]) -> None:
         self.tried, self.order = tried, order

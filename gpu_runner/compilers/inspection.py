@@ -1,4 +1,4 @@
-"""What compiled kernels and their launches tell before they run, and the problems seen in them.
+"""Facts of compiled kernels and their launches before they run, and the problems seen in them.
 
 Each problem is a diagnosis, an error or slow code, not a forecast.
 """

@@ -46,7 +46,7 @@ class Judged:
 
     @property
     def wrong(self) -> bool:
-        """Whether its outputs or what it did to memory were wrong."""
+        """True if its outputs, or what it did to memory, were wrong."""
         return self.status == "incorrect" or any(f.kind in FAULTS for f in self.findings)
 
     def saying(self, message: str, **changes: Any) -> Judged:
@@ -87,7 +87,7 @@ class CandidateRunner(ABC):
     """A candidate in a process of its own, ready to run on a scene."""
 
     refused: Judged | None = None
-    """Why it cannot run at all."""
+    """Judgement of a candidate that cannot run at all; None for others."""
 
     @abstractmethod
     def judge(self, limit_s: float, *, sample: bool, first: bool) -> Judged:

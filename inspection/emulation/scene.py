@@ -93,7 +93,7 @@ class Scene(ShapeOnly):
 
     @property
     def can_be_sampled(self) -> bool:
-        """Whether outputs that only some programs wrote can be compared: no later launch reads what is missing."""
+        """True if outputs that only some programs wrote can be compared: no later launch reads what is missing."""
         return len(self.plan.launches) == 1 and not self.signature.written
 
     def fill_unwritten(self) -> None:

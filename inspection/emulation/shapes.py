@@ -103,7 +103,7 @@ class Shrinker:
         self._signatures: dict[str, Signature] = {}
         self._built_for = self._compiled(self.original)
         self.why_not = ""
-        """What the last shapes that did not work ran into."""
+        """Problem of the last shapes that did not work."""
 
     def with_constants(self, constants: Constants) -> Workload:
         """Return the workload with other constants; what it does not set itself only where that was changed."""

@@ -44,7 +44,7 @@ class TableCell:
 
 
 CellValue = TableCell | Interval | str | float | None
-"""What a cell is made of: an interval is a speed-up, a number is aligned, None and "" are empty."""
+"""Value of a cell: an interval is a speed-up, a number is aligned, None and "" are empty."""
 
 
 @dataclass(frozen=True, slots=True)

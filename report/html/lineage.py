@@ -70,7 +70,7 @@ class LineageNode:
 
     @property
     def label(self) -> tuple[str, str]:
-        """What came out, and in fewer colours which candidate it is and what it was crossed with."""
+        """Result, and in a softer colour the candidate with what it was crossed with."""
         result = f"{self.speedup.ratio:.3g}×" if self.speedup else "" if self.unmeasured else words(self.fate)
         mate, more = f" with {self.mate[:4]}" if self.mate else "", sum(self.hidden.values())
         return result, f" {self.kernel[:4]}{mate}{f' +{more}' if more else ''}"

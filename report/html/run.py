@@ -103,7 +103,7 @@ class SpendingStep:
 
     @property
     def fate(self) -> str:
-        """What became of it, in a word."""
+        """Outcome in a word."""
         return lineage.fate_of(self.measurement)
 
     @property

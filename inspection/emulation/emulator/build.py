@@ -23,7 +23,7 @@ NATIVE = Path(__file__).parent / "native"
 HEADERS = NATIVE / "include"
 """Stand-ins for CUDA's headers."""
 NAME = "kernel.cu"
-"""What the compiler calls the candidate's source in its messages and line tables."""
+"""Name of the candidate's source in the compiler's messages and line tables."""
 TIMEOUT_S = 60.0
 _PARTS = ("runtime.cpp", "memory.cpp", "main.cpp")
 _DEVICE = ("-std=c++17", "-O2", "-g1")

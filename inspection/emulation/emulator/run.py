@@ -37,7 +37,7 @@ _MOST_REPORT, _MOST_ROWS = 1 << 20, 1000
 
 @dataclass(frozen=True, slots=True)
 class EmulatedRun:
-    """How one run of a program ended, after how many `blocks`; `atomics` says whether atomics changed a buffer."""
+    """Ending of one run of a program, after so many `blocks`; `atomics` says whether atomics changed a buffer."""
 
     ending: Ending = "failed"
     message: str = "the program ended without a word"
@@ -119,7 +119,7 @@ class Emulation:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """Where one buffer lies in the file, in bytes; kernels may write to what is `writable`. Scratch has no tensor."""
+    """Place of one buffer in the file, in bytes; kernels may write to what is `writable`. Scratch has no tensor."""
 
     offset: int
     size: int

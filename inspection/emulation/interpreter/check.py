@@ -31,7 +31,7 @@ from forewarp.inspection.jobs import CheckJob
 _STUCK = 16
 """Times the limit that a program that was still running is taken to need."""
 _AGAIN_S = 4.0
-"""What a second look at a larger shape may take, beyond the time that was set."""
+"""Seconds that a second look at a larger shape may take, beyond the time that was set."""
 _LARGER = 1 << 21
 """Elements of all tensors at that look: references in half precision are slow on a CPU."""
 _LOOK_S = 1.0

@@ -27,7 +27,7 @@ from forewarp.inspection.emulation.interpreter.pace import SPINS, Born, CheckOut
 
 _FOR_EVER = 1e9
 Report = dict[str, Any]
-"""What became of one case: its `outcome` ("done", "slow", "stuck", "waits", "failed" or "unsupported") and more."""
+"""Result of one case: its `outcome` ("done", "slow", "stuck", "waits", "failed" or "unsupported") and more."""
 
 
 def live(born: Born, line: socket.socket, *, contained: bool) -> None:

@@ -1,4 +1,4 @@
-"""What CUDA's math library computes, by the names of its functions without `__nv_` and the f of single precision."""
+"""Functions of CUDA's math library by name, without `__nv_` and the f of single precision."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ CALM, THEN_EVERY = 32, 16
 
 @dataclass(frozen=True, slots=True)
 class SourcePlace:
-    """Where something happened: the kernel that was launched and the line of the source."""
+    """Place of an event: the kernel that was launched and the line of the source."""
 
     kernel: str
     line: int

@@ -1,4 +1,4 @@
-"""Who touched an element before whom: races between the programs of one launch, which run one after another here.
+"""Order in which programs touched an element: races within one launch, whose programs run one after another here.
 
 Programs are numbered from 1. What one did before it released a single-element atomic, as a lock or a counter, lies
 before what another does after acquiring the same one; everything else of two programs is in no order.
@@ -19,7 +19,7 @@ _MOST_CLOCKS = 1 << 24
 
 
 class Clocks:
-    """What the program that runs knows of the others: up to which of their releases it has heard of them."""
+    """Vector clock of the running program: the last release that it has heard of, for each other program."""
 
     def __init__(self, programs: int) -> None:
         self._programs = programs

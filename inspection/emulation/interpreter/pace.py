@@ -88,5 +88,5 @@ class Born:
 
     @property
     def own_shape(self) -> bool:
-        """Whether there are no values."""
+        """True if there are no values."""
         return isinstance(self.scene, ShapeOnly) and not isinstance(self.scene, Scene)
