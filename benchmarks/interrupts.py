@@ -29,10 +29,11 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.events import ConversationEvent, Interrupted, Progressed, TextDelta
 from forewarp.agent.settings import Settings
+from forewarp.core import processes
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.server import build_server
 from forewarp.mcp_server.spool import Spool
-from forewarp.tools import describe, processes
+from forewarp.tools import describe
 from forewarp.tools.parts import Place
 
 RESULT = Path(__file__).parent / "results" / "interrupts.json"

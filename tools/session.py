@@ -206,7 +206,7 @@ def read_candidate(path: str | Path, tunables: Mapping[str, int] | None = None) 
         sources.check_file(file)
     with sources.bounded_nesting():
         candidate = candidates.load(path, tunables)
-    sources.check_text(candidate.source)
+    sources.check_depth(candidate.source)
     return candidate
 
 
@@ -327,7 +327,7 @@ def choose_candidate(kernel: Kernel) -> Candidate:
     if kernel.path is not None:
         return read_candidate(kernel.path, kernel.tunables)
     source = kernel.source or ""
-    sources.check_text(source)
+    sources.check_depth(source)
     with sources.bounded_nesting():
         return candidates.from_source(source, kernel.language or candidates.language_of(source), kernel.tunables)
 
