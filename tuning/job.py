@@ -27,7 +27,7 @@ from forewarp.gpu_runner.worker.task_confinement import confine_task, job_folder
 from forewarp.gpu_runner.worker.tracebacks import format_error
 from forewarp.inspection.tracing import masquerade
 from forewarp.inspection.tracing.files import arguments, calls, kernels, loading
-from forewarp.inspection.tracing.program import OutOfTime, differentiate, pretend, use_no_device, within
+from forewarp.inspection.tracing.program import differentiate, pretend, use_no_device
 from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.tuning.catching import Enough, TunedLaunch, catching, space_of, tuners_of
 from forewarp.tuning.jobs import (
@@ -258,20 +258,10 @@ class _File:
 
     def _bounded(self, doing: str, work: Callable[[], object], limit: float) -> str:
         """Run `work` within its time; return what went wrong."""
-        start = time.monotonic()
-        limit = min(limit, self._until - start)
+        limit = min(limit, self._until - time.monotonic())
         if limit <= 0:
             return f"{doing} was left out: the time is over"
-        try:
-            with within(limit), torch.enable_grad():
-                work()
-        except Enough:
-            return ""
-        except OutOfTime:
-            return f"{doing} did not finish within {time.monotonic() - start:.0f} s"
-        except (Exception, SystemExit) as e:
-            return loading.said(doing, e)
-        return ""
+        return loading.attempt(doing, work, limit, enough=Enough)
 
     def _own_calls(self) -> Generator[FileCall]:
         """Give what the file does by itself, then its functions with guessed arguments."""

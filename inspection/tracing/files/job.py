@@ -21,8 +21,8 @@ from forewarp.inspection.tracing.files import arguments, calls, kernels, loading
 from forewarp.inspection.tracing.files.arguments import ArgumentGuess, Tensor
 from forewarp.inspection.tracing.files.kernels import FileText, KernelText
 from forewarp.inspection.tracing.operators import Operators
-from forewarp.inspection.tracing.program import PATIENCE, OutOfTime, differentiate, pretend, use_no_device, within
-from forewarp.inspection.tracing.recorder import Recorder, TooMuch
+from forewarp.inspection.tracing.program import PATIENCE, differentiate, pretend, use_no_device
+from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.inspection.tracing.triton_driver import Refusals, refusing
 from forewarp.inspection.tracing.values import IMPORT, FileKernel, Trace, WorkloadTrace
 
@@ -112,18 +112,7 @@ class _Tracer:
         seconds = min(CALL_S, left)
         if seconds <= 0.1:
             return f"{doing} was left out: the time is over"
-        try:
-            with within(seconds), torch.enable_grad():
-                work()
-        except OutOfTime:
-            return f"{doing} did not finish within {seconds:.0f} s of processor time"
-        except MemoryError:
-            return f"{doing} needs more memory than the trace may take"
-        except TooMuch as e:
-            return f"{doing} makes {e}"
-        except (Exception, SystemExit) as e:
-            return loading.said(doing, e)
-        return ""
+        return loading.attempt(doing, work, seconds)
 
     def _missing(self) -> list[str]:
         return [name for name in self.text.kernels if name not in self._origins]
