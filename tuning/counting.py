@@ -8,7 +8,8 @@ runs; of a branch that depends on contents both sides count half. Nothing is com
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -33,54 +34,21 @@ _DTYPES = {
 }  # fmt: skip
 _FLOATS = ("float", "fp", "bf")
 _SPECIAL = frozenset(
-    [
-        "exp",
-        "exp2",
-        "log",
-        "log2",
-        "log1p",
-        "sqrt",
-        "rsqrt",
-        "sqrt_rn",
-        "div_rn",
-        "sin",
-        "cos",
-        "tanh",
-        "sigmoid",
-        "erf",
-        "pow",
-        "softmax",
-        "fdiv",
-        "acos",
-        "atan",
-    ]
+    (
+        *("exp", "exp2", "log", "log2", "log1p", "sqrt", "rsqrt", "sqrt_rn", "div_rn", "sin", "cos", "tanh", "sigmoid"),
+        *("erf", "pow", "softmax", "fdiv", "acos", "atan"),
+    )
 )
 _REDUCTIONS = frozenset(["sum", "max", "min", "argmax", "argmin", "xor_sum", "reduce"])
 _SCANS = frozenset(["cumsum", "cumprod", "associative_scan", "sort", "histogram"])
 _TRANSPARENT = frozenset(
-    [
-        "multiple_of",
-        "max_contiguous",
-        "max_constancy",
-        "assume",
-        "debug_barrier",
-        "static_assert",
-        "static_print",
-        "device_assert",
-        "inline_asm_elementwise",
-        "abs",
-        "clamp",
-        "maximum",
-        "minimum",
-        "fma",
-        "floor",
-        "ceil",
-        "umulhi",
-        "where",
-        "cast",
-        "to_tensor",
-    ]
+    (
+        *("multiple_of", "max_contiguous", "max_constancy", "assume", "debug_barrier", "static_assert", "static_print"),
+        *("device_assert", "inline_asm_elementwise", "abs", "clamp", "maximum", "minimum", "fma", "floor", "ceil"),
+        *("umulhi", "where", "cast", "to_tensor"),
+    )
 )
+ZERO, ONE = (cast("Numbers", np.float64(n)) for n in (0, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +68,7 @@ class Tile:
     @property
     def elements(self) -> Numbers:
         """Number of elements."""
-        count = np.float64(1.0)
-        for size in self.shape:
-            count = count * size
-        return cast("Numbers", count)
+        return math.prod(self.shape, start=ONE)
 
     @property
     def item(self) -> int:
@@ -316,8 +281,7 @@ class _Walker:
     def _branch(self, s: ast.If) -> None:
         test = self._value(s.test)
         if _is_number(test):
-            share = np.asarray(test, dtype=np.float64) != 0
-            share = share.astype(np.float64)
+            share = (np.asarray(test) != 0).astype(np.float64)
         elif isinstance(test, Tile) or test is None:
             share = np.float64(0.5) if s.orelse else np.float64(1.0)
         else:
@@ -398,7 +362,8 @@ class _Walker:
 
     def _combined(self, op: ast.operator, a: Any, b: Any) -> Any:
         if _is_number(a) and _is_number(b):
-            return _arithmetic(op, np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64))
+            left, right = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+            return _ARITHMETIC.get(type(op), lambda a, _: a)(left, right)
         if isinstance(a, tuple) and isinstance(b, tuple) and isinstance(op, ast.Add):
             return cast("tuple[Any, ...]", a) + cast("tuple[Any, ...]", b)
         if not isinstance(a, Tile) and not isinstance(b, Tile):
@@ -471,8 +436,8 @@ class _Walker:
                     steps.append(value.steps[axis] if axis < len(value.steps) else None)
                 axis += 1
             else:
-                shape.append(np.float64(1.0))  # pyright: ignore[reportArgumentType]
-                steps.append(np.float64(0.0))  # pyright: ignore[reportArgumentType]
+                shape.append(ONE)
+                steps.append(ZERO)
         return replace(value, shape=tuple(shape), steps=tuple(steps))
 
     # Calls
@@ -521,7 +486,7 @@ class _Walker:
             kind = np.minimum if name.startswith("min") else np.maximum
             return kind(np.asarray(args[0]), np.asarray(args[1]))
         if name == "arange" and len(args) >= 2:
-            return Tile((_extent(args[1], args[0]),), "int32", "", (np.float64(1.0),))  # pyright: ignore[reportArgumentType]
+            return Tile((_extent(args[1], args[0]),), "int32", "", (ONE,))
         if name in ("zeros", "full", "zeros_like", "full_like"):
             return self._filled(name, args, named)
         if name in ("load", "store") or name.startswith("atomic_"):
@@ -544,8 +509,8 @@ class _Walker:
             axis = int(_scalar(args[1] if len(args) > 1 else named.get("axis"), 0.0))
             shape, steps = list(first.shape), list(_padded(first))
             axis = axis if axis >= 0 else len(shape) + 1 + axis
-            shape.insert(axis, np.float64(1.0))  # pyright: ignore[reportArgumentType]
-            steps.insert(axis, np.float64(0.0))  # pyright: ignore[reportArgumentType]
+            shape.insert(axis, ONE)
+            steps.insert(axis, ZERO)
             return replace(first, shape=tuple(shape), steps=tuple(steps))
         if name in ("reshape", "view", "broadcast_to", "ravel", "join", "interleave", "cat", "split"):
             return self._reshaped(name, first, args, named)
@@ -648,9 +613,7 @@ class _Walker:
             self.work.unknown += 1
             return Tile()
         m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
-        batch = np.float64(1.0)
-        for size in a.shape[:-2]:
-            batch = batch * size
+        batch = math.prod(a.shape[:-2], start=ONE)
         flops = 2.0 * batch * m * n * k
         kind = a.dtype if a.item <= b.item or not a.dtype.startswith(_FLOATS) else b.dtype
         self.work.add(self.work.dots, _unit(kind), self._weight * flops)
@@ -674,7 +637,7 @@ class _Walker:
         if name in ("join", "interleave", "cat"):
             grown = [*first.shape]
             if name == "join":
-                grown.append(np.float64(2.0))  # pyright: ignore[reportArgumentType]
+                grown.append(2 * ONE)
             elif grown:
                 grown[-1] = grown[-1] * 2
             return Tile(tuple(grown), first.dtype)
@@ -697,11 +660,8 @@ class _Walker:
         shape: tuple[Numbers, ...] = ()
         if _is_number(axis) and len(first.shape) > 1:
             drop = int(_scalar(axis, 0.0)) % len(first.shape)
-            if named.get("keep_dims"):
-                one = cast("Numbers", np.float64(1.0))
-                shape = (*first.shape[:drop], one, *first.shape[drop + 1 :])
-            else:
-                shape = (*first.shape[:drop], *first.shape[drop + 1 :])
+            kept = (ONE,) if named.get("keep_dims") else ()
+            shape = (*first.shape[:drop], *kept, *first.shape[drop + 1 :])
         result = Tile(shape, "int32" if name.startswith("arg") else first.dtype)
         return (result, replace(result, dtype="int32")) if named.get("return_indices") else result
 
@@ -745,25 +705,21 @@ def _scalar(value: Any, default: Any) -> float:
 def _extent(high: Any, low: Any = 0.0) -> Numbers:
     if _is_number(high) and _is_number(low):
         return np.maximum(1.0, np.asarray(high, dtype=np.float64) - low)
-    return cast("Numbers", np.float64(1.0))
+    return ONE
 
 
 def _as_tile(value: Any) -> Tile:
-    return (
-        value if isinstance(value, Tile) else Tile((), "float32" if isinstance(value, float) and value % 1 else "int32")
-    )
+    fractional = isinstance(value, float) and value % 1
+    return value if isinstance(value, Tile) else Tile((), "float32" if fractional else "int32")
 
 
 def _padded(tile: Tile) -> tuple[Numbers | None, ...]:
-    return (
-        (None,) * (len(tile.shape) - len(tile.steps)) + tile.steps if len(tile.steps) < len(tile.shape) else tile.steps
-    )
+    return (None,) * (len(tile.shape) - len(tile.steps)) + tile.steps
 
 
 def _broadcast(a: tuple[Numbers, ...], b: tuple[Numbers, ...]) -> tuple[Numbers, ...]:
-    one = (cast("Numbers", np.float64(1.0)),)
     longer = max(len(a), len(b))
-    a, b = one * (longer - len(a)) + a, one * (longer - len(b)) + b
+    a, b = ((ONE,) * (longer - len(shape)) + shape for shape in (a, b))
     return tuple(np.maximum(x, y) for x, y in zip(a, b, strict=True))
 
 
@@ -781,9 +737,8 @@ def _steps(op: ast.operator, a: Tile, b: Tile, left: Any, right: Any, rank: int)
     """Return how much neighbours differ along each axis after an operation on integers or addresses."""
 
     def padded(tile: Tile) -> list[Numbers | None]:
-        zero = cast("Numbers", np.float64(0.0))
         own = list(_padded(tile))
-        return [zero] * (rank - len(own)) + own
+        return [ZERO] * (rank - len(own)) + own
 
     if isinstance(op, ast.Add | ast.Sub):
         sign = -1.0 if isinstance(op, ast.Sub) else 1.0
@@ -799,33 +754,25 @@ def _steps(op: ast.operator, a: Tile, b: Tile, left: Any, right: Any, rank: int)
     return (None,) * rank
 
 
-def _arithmetic(op: ast.operator, a: Numbers, b: Numbers) -> Any:
-    safe = np.where(b == 0, 1.0, b)
-    match op:
-        case ast.Add():
-            return a + b
-        case ast.Sub():
-            return a - b
-        case ast.Mult():
-            return a * b
-        case ast.Div():
-            return a / safe
-        case ast.FloorDiv():
-            return np.floor(a / safe)
-        case ast.Mod():
-            return np.mod(a, safe)
-        case ast.Pow():
-            return np.power(a, b)
-        case ast.LShift():
-            return a * 2.0**b
-        case ast.RShift():
-            return np.floor(a / 2.0**b)
-        case ast.BitAnd():
-            return ((a != 0) & (b != 0)).astype(np.float64) if max(a.max(), b.max()) <= 1 else a
-        case ast.BitOr():
-            return ((a != 0) | (b != 0)).astype(np.float64) if max(a.max(), b.max()) <= 1 else a
-        case _:
-            return a
+_ARITHMETIC: Mapping[type[ast.operator], Callable[[Numbers, Numbers], Any]] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: lambda a, b: a / np.where(b == 0, 1.0, b),
+    ast.FloorDiv: lambda a, b: np.floor(a / np.where(b == 0, 1.0, b)),
+    ast.Mod: lambda a, b: np.mod(a, np.where(b == 0, 1.0, b)),
+    ast.Pow: np.power,
+    ast.LShift: lambda a, b: a * 2.0**b,
+    ast.RShift: lambda a, b: np.floor(a / 2.0**b),
+    ast.BitAnd: lambda a, b: _of_truths(np.logical_and, a, b),
+    ast.BitOr: lambda a, b: _of_truths(np.logical_or, a, b),
+}
+"""Operations on numbers; of others the left side is taken."""
+
+
+def _of_truths(function: Callable[[Numbers, Numbers], Any], a: Numbers, b: Numbers) -> Any:
+    """Return the result for truth values; bits of larger numbers are not followed."""
+    return function(a, b).astype(np.float64) if max(a.max(), b.max()) <= 1 else a
 
 
 def _run(tile: Tile) -> Numbers:
