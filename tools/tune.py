@@ -83,16 +83,7 @@ class TuneResult(Part):
     def chosen(self) -> list[ChosenConfiguration]:
         """Return what each kernel gets, in short."""
         return [
-            ChosenConfiguration(
-                kernel=k.kernel,
-                call=k.call,
-                configuration=k.best.configuration,
-                considered=k.considered,
-                measured=k.measured,
-                speedup=k.best.speedup,
-                low=k.best.low,
-                high=k.best.high,
-            )
+            ChosenConfiguration.of(k.best, kernel=k.kernel, call=k.call, considered=k.considered, measured=k.measured)
             for k in self.kernels
         ]
 
@@ -337,20 +328,7 @@ def _kernel(t: Tuned) -> TunedKernel:
 
 
 def _configuration(x: Tried) -> TriedConfiguration:
-    return TriedConfiguration(
-        configuration=x.label,
-        forecast=x.forecast,
-        registers=x.registers,
-        spills=x.spills,
-        shared_bytes=x.shared,
-        measured_us=x.measured_us,
-        speedup=x.speedup,
-        low=x.low,
-        high=x.high,
-        proposed=x.proposed,
-        checked=x.checked,
-        problem=x.problem,
-    )
+    return TriedConfiguration.of(x, configuration=x.label, shared_bytes=x.shared)
 
 
 def can_measure() -> bool:
