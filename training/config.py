@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
+import tomlkit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from forewarp.core.errors import UsageError
@@ -150,17 +150,7 @@ def make(values: dict[str, Any], name: str = "the request") -> Config:
 
 def dump(config: Config) -> str:
     """Return a run as TOML, every value written out; `load` makes the same run of it."""
-    values = config.model_dump(mode="json")
-    lines = [f"{k} = {_toml(v)}" for k, v in values.items() if not isinstance(v, dict)]
-    for name, part in values.items():
-        if isinstance(part, dict):
-            lines += ["", f"[{name}]", *(f"{k} = {_toml(v)}" for k, v in part.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    """Return a value in TOML; JSON's strings, numbers and lists are TOML's, too."""
-    return json.dumps(value, ensure_ascii=False)
+    return tomlkit.dumps(config.model_dump(mode="json"))
 
 
 def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from forewarp.archive.pools import parquet
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
 from forewarp.training import chat, config, grpo, model, progress, rows, warm
-from forewarp.training.config import Config
+from forewarp.training.config import Config, load
 from forewarp.training.model import need, package
 from forewarp.training.rows import PromptRow
 
@@ -122,7 +122,7 @@ def claim_folder(config: Config, text: str, out: Path) -> None:
     Raises `UsageError`.
     """
     path, beside = out / "config.toml", out / "made_with.json"
-    if path.exists() and path.read_text(encoding="utf-8") != text:
+    if path.exists() and load(path) != config:
         raise UsageError(f"{out} holds another run", hint="pass an empty folder, or go on with that run's config.toml")
     record = _made_with(config)
     if beside.exists() and json.loads(beside.read_text(encoding="utf-8"))["pools"] != record["pools"]:
