@@ -17,7 +17,7 @@ from forewarp.archive.pools import parquet
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
 from forewarp.training import chat, config, grpo, model, progress, rows, warm
-from forewarp.training.config import Config, load
+from forewarp.training.config import Config
 from forewarp.training.model import need, package
 from forewarp.training.rows import PromptRow
 
@@ -99,7 +99,7 @@ def train(
     """
     need()
     out.mkdir(parents=True, exist_ok=True)
-    claim_folder(settings, config.dump(settings), out)
+    claim_folder(settings, out)
     tokenizer = model.tokenizer(settings.base)
     prompts = prompts or training_prompts(settings, tokenizer)
     journal = progress.Journal(out / "progress.jsonl", note)
@@ -116,21 +116,21 @@ def train(
     return FinishedTraining(out / "adapter", len(prompts.learn), prompts.left_out, step, figures)
 
 
-def claim_folder(config: Config, text: str, out: Path) -> None:
+def claim_folder(settings: Config, out: Path) -> None:
     """Write the run's file and what it is made with, or refuse a folder of another run, or of other data.
 
     Raises `UsageError`.
     """
     path, beside = out / "config.toml", out / "made_with.json"
-    if path.exists() and load(path) != config:
+    if path.exists() and config.load(path) != settings:
         raise UsageError(f"{out} holds another run", hint="pass an empty folder, or go on with that run's config.toml")
-    record = _made_with(config)
+    record = _made_with(settings)
     if beside.exists() and json.loads(beside.read_text(encoding="utf-8"))["pools"] != record["pools"]:
         raise UsageError(
             f"the pools are not what {out} was begun with",
             hint="bring them back, or begin a new run in another folder; made_with.json has their digests",
         )
-    path.write_text(text, encoding="utf-8")
+    path.write_text(config.dump(settings), encoding="utf-8")
     beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
