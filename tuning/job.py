@@ -27,7 +27,7 @@ from forewarp.gpu_runner.worker.task_confinement import confine_task, job_folder
 from forewarp.gpu_runner.worker.tracebacks import format_error
 from forewarp.inspection.tracing import masquerade
 from forewarp.inspection.tracing.files import arguments, calls, kernels, loading
-from forewarp.inspection.tracing.program import differentiate, pretend, use_no_device
+from forewarp.inspection.tracing.program import differentiate, pretend, run_bounded, use_no_device
 from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.tuning.catching import Enough, TunedLaunch, catching, space_of, tuners_of
 from forewarp.tuning.jobs import (
@@ -261,7 +261,7 @@ class _File:
         limit = min(limit, self._until - time.monotonic())
         if limit <= 0:
             return f"{doing} was left out: the time is over"
-        return loading.attempt(doing, work, limit, enough=Enough)
+        return run_bounded(doing, work, limit, enough=Enough)
 
     def _own_calls(self) -> Generator[FileCall]:
         """Give what the file does by itself, then its functions with guessed arguments."""

@@ -284,3 +284,23 @@ def within(seconds: float) -> Generator[None]:
             signal.setitimer(timer, 0)
         for (_, number, _), handler in zip(timers, before, strict=True):
             signal.signal(number, handler)
+
+
+def run_bounded(
+    doing: str, work: Callable[[], object], seconds: float, *, enough: type[BaseException] | tuple[()] = ()
+) -> str:
+    """Do a named action in so many seconds of processor time; return what went wrong, "" if `enough` ended it."""
+    try:
+        with within(seconds), torch.enable_grad():
+            work()
+    except enough:
+        return ""
+    except OutOfTime:
+        return f"{doing} did not finish within {seconds:.0f} s of processor time"
+    except MemoryError:
+        return f"{doing} needs more memory than it may take"
+    except TooMuch as e:
+        return f"{doing} makes {e}"
+    except (Exception, SystemExit) as e:
+        return f"{doing}: {words(e)}"
+    return ""

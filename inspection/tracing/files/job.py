@@ -21,7 +21,7 @@ from forewarp.inspection.tracing.files import arguments, calls, kernels, loading
 from forewarp.inspection.tracing.files.arguments import ArgumentGuess, Tensor
 from forewarp.inspection.tracing.files.kernels import FileText, KernelText
 from forewarp.inspection.tracing.operators import Operators
-from forewarp.inspection.tracing.program import PATIENCE, differentiate, pretend, use_no_device
+from forewarp.inspection.tracing.program import PATIENCE, differentiate, pretend, run_bounded, use_no_device
 from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.inspection.tracing.triton_driver import Refusals, refusing
 from forewarp.inspection.tracing.values import IMPORT, FileKernel, Trace, WorkloadTrace
@@ -112,7 +112,7 @@ class _Tracer:
         seconds = min(CALL_S, left)
         if seconds <= 0.1:
             return f"{doing} was left out: the time is over"
-        return loading.attempt(doing, work, seconds)
+        return run_bounded(doing, work, seconds)
 
     def _missing(self) -> list[str]:
         return [name for name in self.text.kernels if name not in self._origins]

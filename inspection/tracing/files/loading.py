@@ -19,10 +19,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import torch
-
-from forewarp.inspection.tracing.program import OutOfTime, within
-from forewarp.inspection.tracing.recorder import TooMuch, words
 from forewarp.inspection.tracing.values import SourceFile
 
 _NAME = "inspected_file"
@@ -174,23 +170,3 @@ def _run(statement: ast.stmt, loaded: LoadedFile, flags: int, bounded: Bounded) 
         problem = attempt(statement)
     if problem:
         loaded.problems.append(problem)
-
-
-def attempt(
-    doing: str, work: Callable[[], object], seconds: float, *, enough: type[BaseException] | tuple[()] = ()
-) -> str:
-    """Do a named action in so many seconds of processor time; return what went wrong, "" if `enough` ended it."""
-    try:
-        with within(seconds), torch.enable_grad():
-            work()
-    except enough:
-        return ""
-    except OutOfTime:
-        return f"{doing} did not finish within {seconds:.0f} s of processor time"
-    except MemoryError:
-        return f"{doing} needs more memory than it may take"
-    except TooMuch as e:
-        return f"{doing} makes {e}"
-    except (Exception, SystemExit) as e:
-        return f"{doing}: {words(e)}"
-    return ""
