@@ -21,10 +21,12 @@ from forewarp.agent.events import ToolCalled, ToolReturned
 from forewarp.agent.files import inside, readable_file
 from forewarp.agent.kernel_tools import MAX_SEARCH, KernelTools
 from forewarp.agent.settings import Approval, Settings
-from forewarp.core.budget import UNITS
+from forewarp.agent.whole_tools import TOP, WholeTools
+from forewarp.core.budget import DEFAULT_MEASUREMENTS, UNITS
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.prompts.render import fenced
 from forewarp.tools.parts import Amounts, Kernel, Place, shown, trim
+from forewarp.tools.requests import LOCK_NAME
 from forewarp.tools.wording import spread
 
 if TYPE_CHECKING:
@@ -186,6 +188,7 @@ class SlashCommands:
 
     def __init__(self, conversation: BaseConversation, tools: KernelTools, edits: FileEdits) -> None:
         self._conversation, self._tools, self._edits = conversation, tools, edits
+        self._whole = WholeTools(conversation.settings, tools, edits)
 
     @property
     def _settings(self) -> Settings:
@@ -289,8 +292,68 @@ class SlashCommands:
         await self._as_tool("search", self._tools.search, told, task=DEMO, **arguments)
         return "These times were measured on an H200 and looked up. F3 shows all candidates, `/best` the fastest."
 
+    # Whole models and locks
+
+    @command("MODEL.py [LINE] [--call FUNCTION]", words=2, option="--call")
+    async def profile(self, given: Arguments) -> str:
+        """Show where a model's time goes and what kernels for its lines could gain, or write a line as a task."""
+        line = _integer(given.words[1], "the line") if len(given.words) > 1 else 0
+        arguments = {"model": self._model(given, "profile"), "line": line, "function": given.last("--call")}
+        found = await self._result_of("profile_model", self._whole.profile, arguments, **arguments)
+        rows = [
+            (one["number"], one["operations"], one["places"], one["share"], one.get("headroom", "–"), one["gain"])
+            for one in found.get("lines", [])
+        ]
+        return _table("line | operations | places | share | headroom [80 %] | gain [80 %]", rows) if rows else ""
+
+    @command("MODEL.py [N] [--top LINES]", words=2, option="--top")
+    async def optimize(self, given: Arguments) -> str:
+        """Search for kernels of a model's top lines (3) on N measurements (24) in all, and judge the whole."""
+        budget = _integer(given.words[1], "how many to measure") if len(given.words) > 1 else DEFAULT_MEASUREMENTS
+        top = _integer(given.last("--top") or str(TOP), "how many lines")
+        arguments = {"model": self._model(given, "optimize"), "budget": budget, "top": top}
+        found = await self._result_of("optimize_model", self._whole.optimize, arguments, **arguments)
+        rows = [
+            (one["number"], one["operations"], one.get("best", "–"), one.get("run_id", "–"), one.get("why_none", ""))
+            for one in found["lines"]
+        ]
+        return f"{_table('line | operations | best kernel [95 %] | run | why none', rows)}\n\nFiles: {found['folder']}"
+
+    @command("MODEL.py FILE… [--call FUNCTION]", words=None, option="--call")
+    async def apply(self, given: Arguments) -> str:
+        """Judge a model with exported modules, and write it with those that make the whole faster."""
+        model, kernels = self._model(given, "apply"), given.words[1:]
+        if not kernels:
+            raise UsageError("which modules?", hint=f"it is {COMMANDS['apply'].usage}")
+        arguments = {"model": model, "kernels": kernels, "function": given.last("--call")}
+        found = await self._result_of("apply_kernels", self._whole.apply, arguments, **arguments)
+        rows = [(k["line"], k["path"], k["verdict"], k.get("why", "kept")) for k in found["kernels"]]
+        return _table("line | module | whole model | why not", rows)
+
+    @command("[LOCK] [N]", words=2)
+    async def gate(self, given: Arguments) -> str:
+        """Check the kernels of a lock against it, on at most N measurements (24)."""
+        names, counts = [w for w in given.words if not w.isdigit()], [w for w in given.words if w.isdigit()]
+        budget = int(counts[0]) if counts else DEFAULT_MEASUREMENTS
+        arguments = {"lock": names[0] if names else LOCK_NAME, "budget": budget}
+        found = await self._result_of("gate_check", self._whole.gate_check, arguments, **arguments)
+        rows = [(r["path"], r["verdict"], "; ".join(r.get("reasons", []))) for r in found.get("rows", [])]
+        return _table("kernel | verdict | why", rows)
+
+    def _model(self, given: Arguments, name: str) -> str:
+        if not given.first:
+            raise UsageError("which model?", hint=f"it is {COMMANDS[name].usage}")
+        return _existing(self._settings.folder, given.first)
+
     async def _as_tool(self, name: str, tool: Callable[..., Any], arguments: Mapping[str, Any], **values: Any) -> str:
         """Call a tool for the user, with the events of a tool call; its result is told by these."""
+        await self._result_of(name, tool, arguments, **values)
+        return ""
+
+    async def _result_of(
+        self, name: str, tool: Callable[..., Any], arguments: Mapping[str, Any], **values: Any
+    ) -> Mapping[str, Any]:
+        """Call a tool for the user, with the events of a tool call, and return its result."""
         call = _call_of_user()
         told = {"task": values["task"]} if "task" in values else {}
         self._conversation.emit(ToolCalled(call, name, told | {k: v for k, v in arguments.items() if v}))
@@ -302,7 +365,7 @@ class SlashCommands:
             raise
         finally:
             self._conversation.emit(ToolReturned.of(call, name, result, time.perf_counter() - start))
-        return ""
+        return result
 
     def _kernels(self, given: Arguments, usage: str) -> tuple[str, list[Kernel]]:
         """Return the task and the kernels that are named, by files or by numbers of candidates."""

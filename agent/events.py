@@ -86,7 +86,7 @@ class ApprovalAsked:
     @property
     def once(self) -> bool:
         """True if the answer is for this call alone: each write of a file and each command is approved by itself."""
-        return self.tool not in ("measure_kernel", "search", "tune")
+        return self.tool not in ("measure_kernel", "search", "tune", "run_verb")
 
 
 @dataclass(frozen=True, slots=True)

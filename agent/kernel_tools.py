@@ -19,8 +19,10 @@ from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
     from forewarp.tools.forecast_kernel import ForecastResult
+    from forewarp.tools.long_verbs import LongRequest
     from forewarp.tools.search import SearchRequest
     from forewarp.tools.session import Executors
+    from forewarp.tools.signals import Stoppable
     from forewarp.tools.tune import TuneResult
 
 T = TypeVar("T")
@@ -237,6 +239,37 @@ class KernelTools:
             self._stop = job.stop
             found = await asyncio.to_thread(tune)
         return found.model_dump(mode="json") | {"tuned": [c.model_dump(mode="json") for c in found.chosen()]}
+
+    async def run_verb(
+        self, call: str, verb: LongRequest, *, spends: int = 0, origin: str = "user", folder: Path | None = None
+    ) -> dict[str, Any]:
+        """Do a verb on a whole model or a lock, which may take `spends` measurements; returns its result in short.
+
+        `folder` is that of a model's search.
+        """
+        from forewarp.tools.long_verbs import digest, run_verb, spent_by
+
+        host, name = self._conversation, type(verb).__name__.removesuffix("Request")
+        command = f"{name} with up to {counted(spends, 'measurement')}"
+        if spends and (refusal := await self._refusal(call, "run_verb", command, "", spends, asked_by=origin)):
+            raise UsageError(f"nothing was begun: {refusal}")
+
+        def began(work: Stoppable) -> None:
+            self._stop = work.stop
+
+        def stage(said: str) -> None:
+            host.emit(Progressed(call, said))
+
+        async with self._device:
+            try:
+                found = await self._in_thread(
+                    lambda executors: run_verb(verb, folder=folder, stage=stage, began=began, executors=executors)
+                )
+            finally:
+                self._stop = None
+        spent = spent_by(found)
+        host.spend(measurements=spent.measurements or 0, device_s=spent.device_s or 0.0)
+        return digest(found)
 
     def _search(
         self, call: str, request: SearchRequest, budget: int, executors: Executors, *, counts: bool

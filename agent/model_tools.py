@@ -13,9 +13,11 @@ from forewarp.agent.edits import FileEdits
 from forewarp.agent.file_tools import FileTools
 from forewarp.agent.history import refuse_left_out
 from forewarp.agent.kernel_tools import KernelTools
+from forewarp.agent.whole_tools import TOP, WholeTools
 from forewarp.core.errors import UsageError
 from forewarp.tools.measured import Micros
 from forewarp.tools.parts import Kernel, trim
+from forewarp.tools.requests import LOCK_NAME
 from forewarp.tools.steps import CandidateMeasured
 from forewarp.tools.wording import counted, microseconds, spread
 
@@ -35,6 +37,7 @@ class ModelTools:
         """Make the tools; files are written by `edits`."""
         self._conversation, self._tools = conversation, tools
         self._files = FileTools(conversation, edits)
+        self._whole = WholeTools(conversation.settings, tools, edits)
 
     def all(self) -> list[Callable[..., Coroutine[Any, Any, ToolOutput]]]:
         """Return the functions."""
@@ -44,6 +47,10 @@ class ModelTools:
             self.inspect_kernel,
             self.search,
             self.tune,
+            self.profile_model,
+            self.optimize_model,
+            self.apply_kernels,
+            self.gate_check,
             self.describe_task,
             self.list_candidates,
             self.read_candidate,
@@ -164,6 +171,56 @@ class ModelTools:
         """
         found = await self._tools.tune(_call(context), file=path, budget=budget, target=target, origin="agent")
         return _short_search(found) | {"budget": self._budget()}
+
+    async def profile_model(self, context: Context, path: str, function: str = "", line: int = 0) -> ToolOutput:
+        """Say where a model's device time goes and what kernels for its parts could gain; with `line`, make it a task.
+
+        Args:
+            context: This call.
+            path: Python file with Model, get_inputs and get_init_inputs.
+            function: Function of the file that returns a module and its inputs, where it has no Model.
+            line: Line of the profile to write as a task beside the file.
+        """
+        return await self._whole.profile(_call(context), model=path, function=function, line=line, origin="agent")
+
+    async def optimize_model(
+        self, context: Context, path: str, budget: int = 24, top: int = TOP, function: str = ""
+    ) -> ToolOutput:
+        """Search for kernels of a model's most promising lines within one budget, and judge the whole model with them.
+
+        Args:
+            context: This call.
+            path: Python file, as for profile_model.
+            budget: Most measurements, those that judge the whole among them.
+            top: Lines to search for.
+            function: As for profile_model.
+        """
+        found = await self._whole.optimize(
+            _call(context), model=path, budget=budget, top=top, function=function, origin="agent"
+        )
+        return found | {"budget": self._budget()}
+
+    async def apply_kernels(self, context: Context, path: str, kernels: list[str], function: str = "") -> ToolOutput:
+        """Put exported modules into a model, judge the whole, and write it with those that make it faster.
+
+        Args:
+            context: This call.
+            path: Python file, as for profile_model.
+            kernels: Files of modules with ModelNew for lines of the profile, FILE or FILE:LINE.
+            function: As for profile_model.
+        """
+        found = await self._whole.apply(_call(context), model=path, kernels=kernels, function=function, origin="agent")
+        return found | {"budget": self._budget()}
+
+    async def gate_check(self, context: Context, lock: str = LOCK_NAME, budget: int = 24) -> ToolOutput:
+        """Say which kernels of a lock are wrong, do not compile or got slower.
+
+        Args:
+            context: This call.
+            lock: The lock's file, as `forewarp gate lock` writes it.
+            budget: Most measurements.
+        """
+        return await self._whole.gate_check(_call(context), lock=lock, budget=budget, origin="agent")
 
     async def describe_task(self, task: str) -> ToolOutput:
         """Read a task: reference program, what it passes to a kernel, tolerance, and a kernel to start from.

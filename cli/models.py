@@ -1,13 +1,23 @@
-"""Verbs on whole models: `profile` and `apply`."""
+"""Verbs on whole models: `profile`, `apply`, and `optimize` with `--top`."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from cyclopts import Parameter
 
-from forewarp.cli import exits
+from forewarp.cli import exits, printing
 from forewarp.cli.flags import takes
 from forewarp.cli.options import PLAIN, Output
-from forewarp.tools.requests import ApplyRequest, ProfileRequest
+from forewarp.tools.requests import ApplyRequest, OptimizeModelRequest, ProfileRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from forewarp.tools.optimize_model import ModelSearch
 
 
 @takes(ProfileRequest, "model")
@@ -42,3 +52,49 @@ def apply(request: ApplyRequest, *, output: Output = PLAIN) -> int:
     document = ApplyDocument(command="apply", status="ok" if kept else "failed", artifacts=made, **dict(result))
     output.show(document, lambda console: render_apply(result, console, full=output.verbose))
     return exits.OK if kept else exits.NO_KERNEL
+
+
+def optimize_model(request: OptimizeModelRequest, out: Path | None, events: str | None, output: Output) -> int:
+    """Search for kernels of a model's lines, and put those that help into it."""
+    from forewarp.tools.optimize_model import open_model_search
+
+    return _drive(lambda stage: open_model_search(request, out, stage=stage), "optimize", events, output)
+
+
+def resume_model(name: str, events: str | None, output: Output) -> int:
+    """Go on with a model's search."""
+    from forewarp.tools.optimize_model import resume_model_search
+
+    return _drive(lambda _: resume_model_search(name), "resume", events, output)
+
+
+def _drive(
+    opened: Callable[[Callable[[str], None]], AbstractContextManager[ModelSearch]],
+    command: str,
+    events: str | None,
+    output: Output,
+) -> int:
+    """Do the work of a model's search, write its files, and print it; whatever ends it, what it came to is shown."""
+    from forewarp.cli.running import STDOUT, streamed
+    from forewarp.report.artifacts import leave_model
+    from forewarp.report.model_tables import render_optimize
+    from forewarp.tools.signals import stopping
+
+    output = replace(output, json=True) if events == STDOUT else output  # the result is the stream's last line
+    error: BaseException | None = None
+    with output.telling("starting the device") as stage, opened(stage) as search:
+        try:
+            with streamed(search.archive, search.runs, events) as catch_up, stopping(search, printing.err):
+                search.work(stage, lambda _: catch_up())
+        except (Exception, KeyboardInterrupt) as e:
+            error = e
+        document = leave_model(search, command, error)
+    if output.verbose and error is not None:
+        printing.trace(error)
+    output.show(document, lambda console: render_optimize(document, console, full=output.verbose))
+    if document.error is not None and not output.json:
+        exits.tell(document.error.message, document.error.hint)
+    if error is not None and not isinstance(error, KeyboardInterrupt):
+        return exits.of_error(error)
+    kept = document.applied is not None and any(k.kept for k in document.applied.kernels)
+    return exits.INTERRUPTED if document.status == "interrupted" else exits.OK if kept else exits.NO_KERNEL

@@ -286,7 +286,7 @@ def streamed(archive: Archive, runs: Sequence[str], target: str | None) -> Gener
 
     def catch_up() -> None:
         for run in runs:
-            for row in archive.events(run, after[run]):
+            for row in archive.events(run, after.get(run, 0)):  # a model's search begins runs as it goes
                 fields = {"seq": row.seq, "time": row.time, "type": row.type, **row.data}
                 if file is None:
                     printing.json_line(fields)

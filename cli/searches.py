@@ -12,7 +12,7 @@ from forewarp.cli.flags import takes
 from forewarp.cli.options import PLAIN, ArchiveOption, Output, Switch, positive
 from forewarp.core.errors import UsageError
 from forewarp.tools.parts import Place
-from forewarp.tools.requests import ExportKernelRequest, ResumeRequest, SearchRequest
+from forewarp.tools.requests import ExportKernelRequest, OptimizeModelRequest, ResumeRequest, SearchRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +34,7 @@ RunName = Annotated[
         help="The run's id or a unique beginning of it, or that of a search for several targets; see `forewarp runs`."
     ),
 ]
-POLICY = Parameter(group="Policy")
+POLICY, MODEL = Parameter(group="Policy"), "Whole models"
 
 
 def _something(_: object, value: int) -> None:
@@ -66,15 +66,39 @@ def optimize(
             "whole budget, for a winner on each and the best compromise. h200@ssh:HOST is a card of another machine."
         ),
     ] = (),
+    top: Annotated[
+        int | None,
+        Parameter(
+            group=MODEL,
+            validator=positive,
+            help="Take TASK as a whole model: profile it, search for so many of its most promising lines within one "
+            "budget, and keep the kernels that make the whole faster.",
+        ),
+    ] = None,
+    call: Annotated[
+        str, Parameter(group=MODEL, show_default=False, help="Function of the file that returns a module and inputs.")
+    ] = "",
+    compile_: Annotated[
+        Switch, Parameter(name="--compile", group=MODEL, help="Judge the model as torch.compile compiles it.")
+    ] = False,
     output: Output = PLAIN,
 ) -> int:
-    """Find a faster kernel for a task, on as few measurements as possible."""
+    """Find a faster kernel for a task, or for each of a model's slowest parts, on as few measurements as possible."""
     from forewarp.cli import running
     from forewarp.tools.joint_search import estimate_joint, open_joint
     from forewarp.tools.search import estimate_search, open_search
     from forewarp.tools.targets import places_of
 
     running.check(events)
+    if top is not None:
+        from forewarp.cli.models import optimize_model
+
+        if dry_run or target:
+            raise UsageError("a model is searched for on one device, without an estimate", hint="leave that flag out")
+        whole = OptimizeModelRequest(search=request, top=top, call=call, compile=compile_)
+        return optimize_model(whole, out, events, output)
+    if call or compile_:
+        raise UsageError("--call and --compile are about a whole model", hint="pass --top N with them")
     places = places_of(request.place, target) if target else [request.place]
     if len(places) > 1:
         if dry_run:
@@ -108,6 +132,7 @@ def resume(
     """Go on with a run where it was, under the same budget."""
     from forewarp.cli import running
     from forewarp.tools.joint_search import resume_joint
+    from forewarp.tools.optimize_model import is_model_search
     from forewarp.tools.search import resume_search
     from forewarp.tools.targets import is_group
 
@@ -117,6 +142,10 @@ def resume(
             hint=f"`forewarp show {request.run_id}` says what it spent of its budget",
         )
     running.check(events)
+    if is_model_search(request.run_id):
+        from forewarp.cli.models import resume_model
+
+        return resume_model(request.run_id, events, output)
     if is_group(request.run_id):
         with resume_joint(request, target) as joint:
             return running.drive(joint, "resume", out, output, events)

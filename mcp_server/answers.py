@@ -338,6 +338,16 @@ class StatusAnswer(ToolAnswer):
     task: str
 
 
+class VerbAnswer(ToolAnswer):
+    """Result of a verb, or a handle while there is none yet."""
+
+    run_id: str
+    status: str
+    poll_after_s: PollAfter = None
+    task: str
+    result: dict[str, Any] | None = None
+
+
 class Described(ToolAnswer):
     """Description of device, tasks, budget and recent work, of a task, or of a format: each part where asked for."""
 

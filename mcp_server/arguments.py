@@ -22,7 +22,7 @@ from forewarp.core.values import Language
 from forewarp.mcp_server.answers import Detail
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.tools.parts import Kernel, Part, Place
-from forewarp.tools.requests import Caps, checked
+from forewarp.tools.requests import Caps, ExportFormat, checked
 
 Made = TypeVar("Made", bound=Part)
 
@@ -76,6 +76,14 @@ _OWN: dict[str, tuple[Any, Any, str]] = {
     "args": (str, "", "Its arguments, or those of forward."),
     "init": (str, "", "Arguments of a module's constructor."),
     "detail": (Detail, "concise", ""),
+    "verb": (Literal["profile", "optimize", "apply", "gate_check", "export"], ..., ""),
+    "subject": (str, ..., ""),
+    "call": (str | None, None, ""),
+    "line": (Annotated[int | None, Field(ge=1)], None, ""),
+    "top": (Annotated[int, Field(ge=1)], 3, ""),
+    "kernels": (list[str] | None, None, ""),
+    "format": (ExportFormat | None, None, ""),
+    "run_verb.wait_s": (Annotated[float | None, _Wait], None, ""),
 }
 """Arguments that differ from a request's field of that name, or are of no request: type, default and text."""
 
@@ -199,7 +207,16 @@ class Requests:
 
         A file that was not made so is not replaced.
         """
-        return self._files.write_beside(path, f"{Path(path).stem}{TASK_SUFFIX}", MADE + text, MADE)
+        return self.written_task(path, Path(path).stem, text)
+
+    def located(self, path: str, what: str) -> Path:
+        """Return where a file of the workspace is; raises `UsageError`."""
+        return self._files.locate(path, what)
+
+    def written_task(self, path: str, name: str, text: str) -> str:
+        """Write a task beside a file, and return its path in the workspace; replaces only what forewarp made."""
+        path = os.path.relpath(path, self._files.root) if os.path.isabs(path) else path
+        return self._files.write_beside(path, f"{name}{TASK_SUFFIX}", MADE + text, MADE)
 
     def text(self, path: str) -> str:
         """Return the text of a file of the workspace; raises `UsageError`."""

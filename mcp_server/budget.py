@@ -102,6 +102,8 @@ class ClientBudget:
         told = self._spool.document(job.id, "result.json") or {}
         if job.kind == "forecast":
             return Spend(dollars=float(told.get("usd") or 0.0), tokens=int(told.get("tokens") or 0))
+        if job.kind == "verb":  # one that was ended says nothing of what it spent
+            return Spend(**told["spent"]) if "spent" in told else job.reserved.whole() if not told else Spend()
         if (result := told.get("result")) is not None:
             measured = result["measurement_id"] is not None
             return Spend(int(measured), float(result["cost"]["device_s"]))

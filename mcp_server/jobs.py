@@ -17,11 +17,12 @@ from forewarp.core.budget import Budget
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.mcp_server.answers import measurements_of
 from forewarp.mcp_server.options import ServerOptions
-from forewarp.mcp_server.spool import LATEST, LIVE, Spool, SpooledJob, owner, slot_name
+from forewarp.mcp_server.spool import LATEST, LIVE, JobState, Spool, SpooledJob, owner, slot_name
 from forewarp.tools import runs
 from forewarp.tools.measured import MeasureResult
 
 if TYPE_CHECKING:
+    from forewarp.tools.long_verbs import LongRequest
     from forewarp.tools.requests import ResumeRequest, SearchRequest
 
 POLL_S = 0.1
@@ -120,12 +121,37 @@ class Jobs:
     ) -> SpooledJob:
         """Start a search, or go on with one, in a process of its own."""
         job = self.spool.add("search", session, task, request.model_dump(mode="json"), reserved)
+        self._begin(job)
+        return job
+
+    def start_verb(self, session: str, verb: str, request: LongRequest, reserved: Budget) -> SpooledJob:
+        """Start a verb in a process of its own."""
+        job = self.spool.add("verb", session, verb, request.model_dump(mode="json"), reserved)
+        self._begin(job)
+        return job
+
+    def restart(self, job: SpooledJob) -> None:
+        """Start a job anew whose process was ended or lost."""
+        self.spool.reopen(job.id)
+        self._begin(job)
+
+    def await_verb(self, job: SpooledJob, wait_s: float, say: Say) -> JobState:
+        """Return the state of a verb's job, after up to `wait_s` seconds if it goes on; raises its error."""
+        deadline = time.monotonic() + wait_s
+        while (state := self.spool.state(job.id)) == "running" and time.monotonic() < deadline:
+            say(self.spool.read(job.id, "stage") or "starting")
+            time.sleep(POLL_S)
+        self._collect()
+        if state == "failed":
+            raise _error((self.spool.document(job.id, "result.json") or {})["error"])
+        return state
+
+    def _begin(self, job: SpooledJob) -> None:
         command = [sys.executable, "-m", "forewarp.mcp_server.worker", str(self.home), job.id]
         with (self.spool.at(job.id) / "log.txt").open("wb") as log:
             child = _detached(command, self.home, log, log)
         self.spool.claim(job.id, owner(child.pid))
         self._children[job.id] = child
-        return job
 
     def await_id(self, job: SpooledJob, wait_s: float) -> str | None:
         """Return the run that a job became; None if it still starts. Raises the error of one that ended before."""
@@ -161,8 +187,8 @@ class Jobs:
             processes.kill_tree(pid)
 
     def searching(self) -> list[SpooledJob]:
-        """Return the jobs of runs that are being worked on."""
-        return [j for j in self.spool.jobs() if j.kind == "search" and self.spool.worker(j.id) is not None]
+        """Return the jobs of runs and verbs that are being worked on."""
+        return [j for j in self.spool.jobs() if j.kind in ("search", "verb") and self.spool.worker(j.id) is not None]
 
     def _collect(self) -> None:
         """Let processes of runs that have ended write their files, and keep them from staying zombies."""

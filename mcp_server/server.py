@@ -28,6 +28,7 @@ from forewarp.mcp_server.answers import (
     TaskAnswer,
     ToolAnswer,
     ValidateAnswer,
+    VerbAnswer,
 )
 from forewarp.mcp_server.arguments import signature
 from forewarp.mcp_server.options import ServerOptions
@@ -35,13 +36,13 @@ from forewarp.mcp_server.verbs import Verbs
 from forewarp.tools.parts import Part
 from forewarp.tools.requests import ForecastRequest, InspectRequest, MeasureRequest, SearchRequest, ValidateRequest
 
-# The world is open where a language model may be asked. No tool deletes or overwrites anything, but ending a run cannot
-# be undone by the same client.
-READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
-RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
+# Hints that are left out have the protocol's defaults. The world is open where a language model may be asked. No tool
+# deletes or overwrites anything, but ending a run cannot be undone by the same client.
+READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
-ENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
-OPEN = {"open_world_hint": True}
+ENDS = ToolAnnotations(read_only_hint=False, idempotent_hint=True, open_world_hint=False)
+OPEN = {"open_world_hint": None}
 KERNEL = "task source path language tunables"
 
 
@@ -85,6 +86,13 @@ TOOLS = (
         "allow_tf32 seed device detail",
         SearchAnswer,
         SearchRequest,
+    ),
+    Tool(
+        "run_verb",
+        texts.RUN_VERB,
+        RUNS,
+        "verb subject call line top kernels budget deadline_s device format wait_s",
+        VerbAnswer,
     ),
     Tool("search_status", texts.STATUS, READS, "run_id wait_s detail", StatusAnswer),
     Tool("search_cancel", texts.CANCEL, ENDS, "run_id", StatusAnswer),

@@ -24,12 +24,12 @@ from forewarp.core import processes, serde
 from forewarp.core.budget import OPEN, Budget
 from forewarp.core.errors import ForewarpError, UsageError
 
-JobKind = Literal["measure", "search", "forecast"]
+JobKind = Literal["measure", "search", "forecast", "verb"]
 JobState = Literal["queued", "running", "finished", "failed", "cancelled", "lost"]
 
 KEEP_S = 30 * 86_400.0
 """Seconds for which a job's folder is kept; its measurement stays in the archive."""
-_PREFIX: dict[JobKind, str] = {"measure": "m", "search": "s", "forecast": "f"}
+_PREFIX: dict[JobKind, str] = {"measure": "m", "search": "s", "forecast": "f", "verb": "v"}
 _CANCELLED = "cancelled"
 _CLAIM = "claim"
 _DEVICES = "devices.json"
@@ -214,6 +214,11 @@ class Spool:
         while not processes.over(pid) and time.monotonic() < deadline:
             time.sleep(0.01)
         return True
+
+    def reopen(self, job_id: str) -> None:
+        """Let a job that was cancelled or lost be taken again."""
+        for name in (_CANCELLED, _CLAIM):
+            (self.at(job_id) / name).unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def alone(self, name: str, *, within_s: float = math.inf) -> Generator[bool]:

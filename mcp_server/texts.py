@@ -30,7 +30,7 @@ MAKE_TASK = """\
 Make a task of a function or torch module in a Python file of the workspace. Returns the new file, to be passed as task.
 When not: for a KernelBench file, which is one already.
 Cost: seconds. Side effects: writes NAME_task.py beside the file, and replaces only its own.
-Example: {"path": "model.py", "function": "attention", "args": "q=float32[8,128,64], k=float32[8,128,64], scale=0.1"}"""
+Example: {"path": "model.py", "function": "attention", "args": "q=float32[8,64], scale=0.1"}"""
 
 VALIDATE = """\
 Check whether a task can be cheated: answers that compute nothing, or too coarsely, must be turned down. The verdict is
@@ -74,6 +74,15 @@ Cost: up to budget measurements (24), minutes; with model dollars: set max_usd. 
 writes the run and its files.
 Example: {"task": "softmax", "budget": 12}, then search_status with its run_id and wait_s 45"""
 
+RUN_VERB = """\
+profile: say where a model's time goes, what kernels could gain; with line, make that line a task. optimize: search for
+its top lines within one budget, judge the whole. apply: judge it with kernels (files, or run_ids of searches).
+gate_check: say which kernels of a lock got worse. export: write a run's winner. subject is the model's file (call: its
+function that returns module and inputs), the lock, or the run_id.
+When not: for one kernel.
+Cost: 10 s to minutes of the device. Side effects: files; runs code confined.
+Example: {"verb": "profile", "subject": "model.py"}"""
+
 STATUS = """\
 Say where a run (r-…, s-…, t-…) or measurement (m-…) stands; waits up to wait_s for its end. Repeat while it gives
 poll_after_s. best.source, else forewarp://runs/RUN/best, is the kernel.
@@ -84,7 +93,7 @@ Example: {"run_id": "r-7f3a2c", "wait_s": 45}"""
 CANCEL = """\
 End a run, which keeps its best so far, or a measurement, which is thrown away; frees the device within a second.
 When not: to stop waiting; just call nothing.
-Cost: none; what was spent stays spent. Side effects: kills that work; search_resume can take a run up again.
+Cost: none. Side effects: kills that work; search_resume can take a run up again.
 Example: {"run_id": "r-7f3a2c"}"""
 
 RESUME = """\

@@ -39,6 +39,7 @@ _FIRST = {
     "measure_kernel": "waiting for the device",
     "search": "starting the run",
     "search_resume": "starting the run",
+    "run_verb": "starting",
     "search_status": "the work goes on",
 }
 """First message of the tools that report progress."""

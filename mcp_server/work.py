@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from forewarp.core.budget import DEFAULT_MEASUREMENTS, Budget
+from forewarp.core.budget import DEFAULT_MEASUREMENTS, OPEN, Budget
 from forewarp.core.errors import DeviceError, UsageError
 from forewarp.core.values import Language
 from forewarp.mcp_server.answers import (
@@ -25,6 +25,7 @@ from forewarp.mcp_server.answers import (
     SearchAnswer,
     TaskAnswer,
     ValidateAnswer,
+    VerbAnswer,
     forecast_answer,
     inspect_answer,
     measure_answer,
@@ -38,6 +39,7 @@ from forewarp.mcp_server.jobs import Jobs, Say
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.spool import SpooledJob
 from forewarp.mcp_server.tunes import PREFIX, Tunes, Tuning
+from forewarp.mcp_server.verb_jobs import finished_verb, verb_request
 from forewarp.tools import describe, runs
 from forewarp.tools.forecast_kernel import forecast_kernel
 from forewarp.tools.inspect_kernel import inspect_kernels, short_name
@@ -240,8 +242,10 @@ class Work:
                 hint="wait for one with search_status, or end one with search_cancel",
             )
 
-    def search_resume(self, session: str, given: Mapping[str, Any], say: Say) -> SearchAnswer:
-        """Take up a run and return its state."""
+    def search_resume(self, session: str, given: Mapping[str, Any], say: Say) -> SearchAnswer | VerbAnswer:
+        """Take up a run, or a verb's job, and return its state."""
+        if given["run_id"].startswith("v-"):
+            return self._verb_again(session, self.jobs.spool.job(given["run_id"]), say)
         seen = runs.glance(self.options.place, given["run_id"])
         if seen.run_id != given["run_id"] or not seen.ended or seen.status == "finished":
             why = {"finished": "is finished", "running": "goes on"}.get(seen.status, "is meant")
@@ -264,6 +268,42 @@ class Work:
             job = self.jobs.start_search(session, seen.task, request, seen.budget)
         say("starting the run")
         return self.run_of(job, "concise", START_S, 0.0, say)
+
+    def run_verb(self, session: str, given: Mapping[str, Any], say: Say) -> VerbAnswer:
+        """Start a verb and return its result, or its handle after `wait_s` seconds."""
+        verb, measures = given["verb"], given["verb"] in ("optimize", "apply", "gate_check")
+        with self.budget.deciding():
+            self._check_room()
+            wanted = len(given["kernels"] or ()) + 2 if verb == "apply" else given["budget"]
+            open_caps = dict.fromkeys(("max_gpu_seconds", "max_usd", "max_tokens"))
+            caps = self._caps(session, open_caps | {"budget": wanted}, asks=False) if measures else OPEN
+            budget = Amounts.of(replace(caps, wall_s=given["deadline_s"]))
+            request = verb_request(given, self.requests, self.jobs.home, budget)
+            job = self.jobs.start_verb(session, verb, request, caps)
+        return self.verb(job, VALIDATE_S if given["wait_s"] is None else given["wait_s"], say)
+
+    def verb(self, job: SpooledJob, wait_s: float, say: Say) -> VerbAnswer:
+        """Return the state of a verb's job, after up to `wait_s` seconds if it goes on."""
+        state = self.jobs.await_verb(job, wait_s, say)
+        stage = self.jobs.spool.read(job.id, "stage") or "starting"
+        if state == "finished":
+            result = (self.jobs.spool.document(job.id, "result.json") or {})["result"]
+            return finished_verb(job, result, self.requests)
+        said = {
+            "running": f"Not done yet ({stage}); call search_status with run_id {job.id}.",
+            "cancelled": f"Cancelled; search_resume with run_id {job.id} takes it up.",
+        }.get(state, f"Its process is gone; search_resume with run_id {job.id} takes it up.")
+        poll_s = POLL_S if state == "running" else None
+        return VerbAnswer(summary=said, run_id=job.id, status=state, poll_after_s=poll_s, task=job.task)
+
+    def _verb_again(self, session: str, job: SpooledJob, say: Say) -> VerbAnswer:
+        with self.budget.deciding():
+            self._check_room()
+            state = self.jobs.spool.state(job.id)
+            if state not in ("cancelled", "lost") or job.session != session:
+                raise UsageError(f"{job.id} is {state}, or another session's", hint="call run_verb for a new one")
+            self.jobs.restart(job)
+        return self.verb(job, START_S, say)
 
     def _caps(self, session: str, given: Mapping[str, Any], *, asks: bool) -> Budget:
         """Return what a run may spend of each currency; raises `UsageError` where that is not left."""
@@ -303,7 +343,9 @@ class Work:
         folder = self.jobs.home / "forewarp-runs" / run_id
         return search_answer(found.result, detail, lost=found.lost, folder=str(folder), others=len(others))
 
-    def search_status(self, session: str, given: Mapping[str, Any], say: Say) -> SearchAnswer | MeasureAnswer:
+    def search_status(
+        self, session: str, given: Mapping[str, Any], say: Say
+    ) -> SearchAnswer | MeasureAnswer | VerbAnswer:
         """Return the state behind a handle."""
         del session
         run_id, detail, wait_s = given["run_id"], given["detail"], given["wait_s"]
@@ -313,11 +355,13 @@ class Work:
             return tuning.answer()
         if run_id.startswith("m-"):
             return self.measurement(self.jobs.spool.job(run_id), detail, wait_s, say)
+        if run_id.startswith("v-"):
+            return self.verb(self.jobs.spool.job(run_id), wait_s, say)
         if run_id.startswith("s-"):
             return self.run_of(self.jobs.spool.job(run_id), detail, wait_s, wait_s, say)
         return self.run(run_id, detail, wait_s, say)
 
-    def cancel(self, session: str, run_id: str, *, alone: bool) -> SearchAnswer | MeasureAnswer:
+    def cancel(self, session: str, run_id: str, *, alone: bool) -> SearchAnswer | MeasureAnswer | VerbAnswer:
         """End the work behind a handle; raises `UsageError` for a part of one, and for another session's.
 
         `alone` says that there is one session, which may end all work of this archive.
@@ -332,6 +376,11 @@ class Work:
             self._check_owner(job, session, run_id, alone=alone)
             ended = self.jobs.cancel_measurement(job)
             return _noted(self.measurement(job, "concise", 0.0, _silent), over=not ended)
+        if run_id.startswith("v-"):
+            job = self.jobs.spool.job(run_id)
+            self._check_owner(job, session, run_id, alone=alone)
+            ended = self.jobs.spool.cancel(run_id)
+            return _noted(self.verb(job, 0.0, _silent), over=not ended)
         if run_id.startswith("s-"):
             job = self.jobs.spool.job(run_id)
             self._check_owner(job, session, run_id, alone=alone)
@@ -453,7 +502,7 @@ def _opening(seed: str) -> str:
     return f"{plan}{mark}… {len(body)} characters of code left out; the whole is a resource, see links …"
 
 
-AnyAnswer = TypeVar("AnyAnswer", SearchAnswer, MeasureAnswer)
+AnyAnswer = TypeVar("AnyAnswer", SearchAnswer, MeasureAnswer, VerbAnswer)
 
 
 def _noted(answer: AnyAnswer, *, over: bool) -> AnyAnswer:

@@ -101,13 +101,15 @@ def _out_of_budget(spool: Spool, job: SpooledJob, seconds: float) -> None:
 
 
 def search(home: Path, job_id: str) -> int:
-    """Do the search of one job; return 1 where it ended before its time."""
+    """Do the search, or the verb, of one job; return 1 where it ended before its time."""
     from forewarp.report import artifacts
     from forewarp.tools.signals import stopping
 
     spool, error = Spool(home), None
+    if (asked := spool.job(job_id)).kind == "verb":
+        return verb(home, asked)
     try:
-        with _opened(spool.job(job_id).request) as job:
+        with _opened(asked.request) as job:
             spool.write(job_id, "run", job.run_id)
             try:
                 with stopping(job, logging.getLogger(__name__).warning, (signal.SIGTERM,)):
@@ -120,6 +122,27 @@ def search(home: Path, job_id: str) -> int:
         spool.write(job_id, "result.json", json.dumps({"error": error_of(e)}))
         return 1
     return int(error is not None)
+
+
+def verb(home: Path, job: SpooledJob) -> int:
+    """Do the verb of one job and write its result; return 1 where it ended with an error."""
+    from forewarp.mcp_server.verb_jobs import REQUESTS
+    from forewarp.tools.long_verbs import digest, run_verb, spent_by
+
+    spool = Spool(home)
+    try:
+        request = REQUESTS[job.task].model_validate(job.request)
+        folder = home / "forewarp-runs" / f"w-{job.id[2:]}"
+        result = run_verb(request, folder=folder, stage=lambda said: spool.write(job.id, "stage", said))
+        spent = {name: amount for name, amount in spent_by(result).model_dump().items() if amount is not None}
+        answer: dict[str, Any] = {"result": digest(result), "spent": spent}
+    except ForewarpError as e:
+        answer = {"error": error_of(e)}
+    except Exception as e:
+        said = f"internal error of forewarp: {type(e).__name__}: {e}"
+        answer = {"error": {"code": "internal", "message": said, "hint": "", "retryable": False}}
+    spool.write(job.id, "result.json", json.dumps(answer))
+    return int("error" in answer)
 
 
 def _opened(request: dict[str, Any]) -> AbstractContextManager[SearchJob]:

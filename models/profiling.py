@@ -33,9 +33,9 @@ from forewarp.models.problem_text import Piece, drawn, parameter_names, problem
 
 _SEED = 1
 _MARK = "forewarp statement "
-_CALLS, _MOST_CALLS = 5, 30
-_SHARES = {"model": 0.2, "graph": 0.4}
-"""Of the seconds of a job: for calls of the model as it is, and for those of its graph."""
+_LEAST_CALLS, _MOST_CALLS = 2, 30
+_SHARE = 0.3
+"""Of the seconds that are left of a job: for calls of the model as it is, made twice, and for those of its graph."""
 _MOST_KERNELS = 50
 
 
@@ -75,11 +75,9 @@ def _peak(job: PeakJob, model: torch.nn.Module, args: Sequence[Any]) -> dict[str
 
 def _profile(job: ProfileJob, model: torch.nn.Module, args: Sequence[Any]) -> ModelProfile:
     device, problems = job.device, list[str]()
-    started = time.perf_counter()
-    model(*args)
-    _wait(device)
-    once_s = time.perf_counter() - started
-    calls = _count(job.seconds * _SHARES["model"], once_s)
+    end = time.monotonic() + job.seconds
+    once_s = _timed(lambda: model(*args), device)
+    calls = _count(end, 2 * once_s)
     walls = [_timed(lambda: model(*args), device) for _ in range(calls)]
     with _profiled(device) as prof:
         for _ in range(calls):
@@ -90,7 +88,7 @@ def _profile(job: ProfileJob, model: torch.nn.Module, args: Sequence[Any]) -> Mo
     recorded = record(model, args)
     values = {**dict(zip(recorded.graph.inputs, pytree.tree_leaves(tuple(args)), strict=True)), **recorded.held}
     program = GraphProgram(recorded.graph)
-    calls = _count(job.seconds * _SHARES["graph"], max(once_s, min(walls)))
+    calls = _count(end, max(once_s, min(walls)))
     with _profiled(device) as prof:
         for _ in range(calls):
             program.run(values, lambda index: record_function(f"{_MARK}{index}"))
@@ -114,8 +112,9 @@ def _profile(job: ProfileJob, model: torch.nn.Module, args: Sequence[Any]) -> Mo
     )
 
 
-def _count(seconds: float, once_s: float) -> int:
-    return max(_CALLS, min(_MOST_CALLS, int(seconds / max(once_s, 1e-6))))
+def _count(end: float, once_s: float) -> int:
+    """Return how many calls that take so long there is time for."""
+    return max(_LEAST_CALLS, min(_MOST_CALLS, int(_SHARE * (end - time.monotonic()) / max(once_s, 1e-6))))
 
 
 def _wait(device: str) -> None:

@@ -15,7 +15,7 @@ from forewarp.core.errors import UsageError
 from forewarp.core.files import write_whole
 from forewarp.core.languages import suffix_of
 from forewarp.core.untrusted_text import model_json, spreadsheet_cell
-from forewarp.report.documents import Artifact, JointDocument, SearchDocument, failure
+from forewarp.report.documents import Artifact, JointDocument, OptimizeModelDocument, SearchDocument, failure
 from forewarp.tools import session
 from forewarp.tools.joint_report import JointResult, joint_report
 from forewarp.tools.parts import Interval, Place, shown
@@ -23,10 +23,11 @@ from forewarp.tools.run_report import RunRecord, SearchResult, latest_run, repor
 from forewarp.tools.targets import is_group
 
 if TYPE_CHECKING:
+    from forewarp.tools.optimize_model import ModelSearch
     from forewarp.tools.run_report import CandidateLine
     from forewarp.tools.search import SearchJob
 
-Document = TypeVar("Document", SearchDocument, JointDocument)
+Document = TypeVar("Document", SearchDocument, JointDocument, OptimizeModelDocument)
 
 COLUMNS = (
     *("kernel", "round", "language", "tunables", "proposer", "parent", "gate", "action", "reason"),
@@ -80,6 +81,19 @@ def write_joint(document: JointDocument, archive: Archive, folder: Path) -> Join
         if (best := document.compromise) is not None:
             files.add("kernel", f"compromise{suffix_of(best.kernel.language)}", best.source)
         files.add("report", "report.html", joint.page(document, pages))
+        return _with_result(document, files)
+
+
+def leave_model(search: ModelSearch, command: str, error: BaseException | None) -> OptimizeModelDocument:
+    """Write the files of each line's run, and the result; return the document of a model's search that has ended."""
+    document = OptimizeModelDocument(command=command, error=failure(error), **dict(search.result()))
+    with _writing(search.folder, search.run_id) as files:
+        for line in document.lines:
+            if line.run_id:
+                one = SearchDocument(command=command, **dict(report(search.archive, line.run_id)))
+                files.made += write(one, files.path / f"line{line.number}", search.archive).artifacts
+        if document.applied is not None and document.applied.module:
+            files.made.append(Artifact(kind="module", path=document.applied.module))
         return _with_result(document, files)
 
 

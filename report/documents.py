@@ -30,6 +30,7 @@ from forewarp.tools.inspect_kernel import InspectResult
 from forewarp.tools.joint_report import JointResult
 from forewarp.tools.measure_kernel import MeasureManyResult
 from forewarp.tools.measured import MeasureResult
+from forewarp.tools.optimize_model import OptimizeModelResult
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval
 from forewarp.tools.profile_model import ProfileResult
 from forewarp.tools.run_report import BudgetUse, SearchResult, Winner
@@ -99,6 +100,10 @@ class ProfileDocument(ProfileResult, Envelope, title="forewarp profile --json"):
 
 class ApplyDocument(ApplyResult, Envelope, title="forewarp apply --json"):
     """Document of `apply`; `status` is ok if a kernel was kept, else failed."""
+
+
+class OptimizeModelDocument(OptimizeModelResult, Envelope, title="forewarp optimize --top --json"):
+    """Document of `optimize --top` and its `resume`; `status` is finished or interrupted."""
 
 
 class ForecastDocument(ForecastResult, Envelope, title="forewarp forecast --json"):
@@ -276,6 +281,7 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "forecast": ForecastDocument,
     "optimize": SearchDocument,
     "optimize_targets": JointDocument,
+    "optimize_model": OptimizeModelDocument,
     "estimate": EstimateDocument,
     "estimate_targets": JointEstimateDocument,
     "gate_lock": GateLockDocument,

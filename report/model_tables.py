@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from forewarp.report import display
+from forewarp.tools import wording
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from forewarp.tools.apply_model import ApplyResult
+    from forewarp.tools.optimize_model import OptimizeModelResult
     from forewarp.tools.profile_model import ProfileResult
 
 MOST = 12
@@ -82,3 +84,25 @@ def render_apply(result: ApplyResult, console: Console, *, full: bool = False) -
         console.print(f"note: {problem}", style="yellow")
     if result.module:
         console.print(f"module: {result.module}", style="dim")
+
+
+def render_optimize(result: OptimizeModelResult, console: Console, *, full: bool = False) -> None:
+    """Print each line's best kernel, then what the whole model gained by those that help it."""
+    rows = [
+        (
+            str(line.number),
+            f"{line.operations} ×{line.places}",
+            f"{line.gain.value:.1%}",
+            str(line.best) if line.best else "–",
+            line.run_id or "–",
+            line.why_none if full else line.why_none.partition("\n")[0][:120],
+        )
+        for line in result.lines
+    ]
+    heads = ("line", "operations", "forecast gain", "best kernel [95 %]", "run", "why none")
+    console.print(display.table(heads, rows))
+    if result.applied is not None:
+        render_apply(result.applied, console, full=full)
+    console.print(result.summary, style="bold")
+    console.print(f"spent {wording.amounts(result.budget.spent, result.budget.limit)}", style="dim")
+    console.print(f"files, a page for each line among them: {result.folder}", soft_wrap=True, style="dim")

@@ -12,18 +12,18 @@ from typing import Any, cast
 from pydantic import Field
 
 from forewarp.core.errors import CandidateError, TaskError, UsageError
-from forewarp.core.values import Task
 from forewarp.gpu_runner.formats import task as tasks
-from forewarp.models.jobs import ModelProfile, Subgraph
+from forewarp.models.jobs import Subgraph
 from forewarp.models.patching import Replacement, compiled, patched
-from forewarp.models.profiler import ModelWorker
+from forewarp.models.profiler import peak_of
 from forewarp.tools import sources
 from forewarp.tools.measure_kernel import measure_kernel
 from forewarp.tools.measured import MeasureResult, Micros
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Kernel, Part, trim
-from forewarp.tools.profile_model import model_task, rank, with_rates, worker_at
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Kernel, Part, Place, trim
+from forewarp.tools.profile_model import ProfiledModel, open_model
 from forewarp.tools.requests import ApplyRequest, MeasureRequest
 from forewarp.tools.session import Executors, closing_executors
+from forewarp.tools.wording import counted
 
 _MARK = re.compile(r'^SUBGRAPH = "(\w+)"', re.MULTILINE)
 
@@ -61,11 +61,15 @@ class ApplyResult(Part):
     model_peak_bytes: int | None
     checks: list[str]
     problems: list[str]
+    measurements: int
+    device_s: float
     module: str = Field(default="", description="File that the model was written to; empty where none was.")
 
 
 @dataclass(frozen=True, slots=True)
-class _Winner:
+class LineKernel:
+    """Module of a kernel for a line of a model's profile, and the file that it is known by."""
+
     path: str
     line: int
     replacement: Replacement
@@ -81,87 +85,85 @@ def apply_model(
 
     Raises `UsageError` where a module belongs to no line of the model's profile, `TaskError` with the model's error.
     """
-    task = model_task(request.model, request.call)
-    with worker_at(request.place) as worker, closing_executors(executors) as opened:
+    with closing_executors(executors) as opened:
         stage("looking for the model's profile")
-        profile = worker.profile(task, request.max_seconds, kept=True)
-        job = _Application(request, task, profile, opened, stage)
-        kernels = job.choose(_winners(request.winners, profile, worker))
-        return job.result(kernels, worker)
-
-
-class _Application:
-    def __init__(
-        self,
-        request: ApplyRequest,
-        task: Task,
-        profile: ModelProfile,
-        executors: Executors,
-        stage: Callable[[str], None],
-    ) -> None:
-        self._request, self._task, self._profile = request, task, profile
-        self._executors, self._stage = executors, stage
-        self._kept: list[Replacement] = []
-        self._problems: list[str] = []
-
-    def choose(self, winners: Sequence[_Winner]) -> list[AppliedKernel]:
-        """Judge each kernel together with those kept before it."""
+        model = open_model(request.model, request.call, request.place, opened)
+        patched_model = PatchedModel(model, request.place, opened, under_compile=request.compile)
+        winners = _winners(request.winners, model)
         found: list[AppliedKernel] = []
         for number, winner in enumerate(winners, 1):
-            self._stage(f"judging the model with {Path(winner.path).name} ({number} of {len(winners)})")
-            subgraph = winner.replacement.subgraph
-            try:
-                result = self._measure(
-                    self._text([*self._kept, winner.replacement], plain=not self._request.compile),
-                    self._against(plain=not self._request.compile),
-                )
-            except CandidateError as e:
-                verdict, speedup, why = "failed", None, e.message
-            else:
-                verdict, speedup, why = result.verdict, result.speedup, _why(result)
-            if not why:
-                self._kept.append(winner.replacement)
-            found.append(
-                AppliedKernel(
-                    path=winner.path,
-                    line=winner.line,
-                    operations=subgraph.title,
-                    places=len(subgraph.places),
-                    kept=not why,
-                    verdict=verdict,
-                    speedup=speedup,
-                    why=why,
-                )
-            )
-        return found
+            stage(f"judging the model with {Path(winner.path).name} ({number} of {len(winners)})")
+            found.append(patched_model.judge(winner))
+        return patched_model.result(found, request.write, stage)
 
-    def result(self, kernels: list[AppliedKernel], worker: ModelWorker) -> ApplyResult:
+
+class PatchedModel:
+    """A model that kernels are tried in, one after the other, and the kernels that it keeps.
+
+    `measurements` and `device_s` are what judging has spent.
+    """
+
+    def __init__(self, model: ProfiledModel, place: Place, executors: Executors, *, under_compile: bool) -> None:
+        self._model, self._task = model, model.task
+        self._place, self._executors, self._plain = place, executors, not under_compile
+        self._kept: list[Replacement] = []
+        self.measurements, self.device_s = 0, 0.0
+
+    def keep(self, winner: LineKernel) -> None:
+        """Keep a kernel that was judged before."""
+        self._kept.append(winner.replacement)
+
+    def judge(self, winner: LineKernel) -> AppliedKernel:
+        """Judge a kernel together with those kept before it, and keep it where the whole is faster."""
+        subgraph = winner.replacement.subgraph
+        try:
+            text = self._text([*self._kept, winner.replacement], plain=self._plain)
+            result = self._measure(text, self._against())
+        except CandidateError as e:
+            verdict, speedup, why = "failed", None, e.message
+        else:
+            verdict, speedup, why = result.verdict, result.speedup, _why(result)
+        if not why:
+            self.keep(winner)
+        return AppliedKernel(
+            path=winner.path,
+            line=winner.line,
+            operations=subgraph.title,
+            places=len(subgraph.places),
+            kept=not why,
+            verdict=verdict,
+            speedup=speedup,
+            why=why,
+        )
+
+    def result(self, kernels: list[AppliedKernel], write: str | None, stage: Callable[[str], None]) -> ApplyResult:
         """Judge what was kept against the model as it is, eager and compiled, and write it."""
         over: MeasureResult | None = None
         under: MeasureResult | None = None
         peaks: tuple[int | None, int | None] = None, None
+        problems: list[str] = []
         written = ""
         if self._kept:
-            self._stage("judging what was kept against the model as it is")
+            stage("judging what was kept against the model as it is")
             module = self._text(self._kept, plain=True)
             over = self._measure(module, None)
-            self._stage("judging both under torch.compile")
+            stage("judging both under torch.compile")
             try:
                 under = self._measure(self._text(self._kept, plain=False), self._compiled_model())
             except (CandidateError, TaskError) as e:
-                self._problems.append(f"not compared under torch.compile: {trim(e.message, 300)}")
+                problems.append(f"not compared under torch.compile: {trim(e.message, 300)}")
             whole = tasks.from_source(f"{module}\n\nModel = ModelNew\n", self._task.name)
-            peaks = worker.peak(whole), worker.peak(self._task)
-            if self._request.write:
-                path = Path(self._request.write).expanduser()
+            peaks = peak_of(self._model.executor, whole), peak_of(self._model.executor, self._task)
+            if write:
+                path = Path(write).expanduser()
                 path.write_text(module)
                 written = str(path)
         shape = over.workloads[0] if over is not None and over.workloads else None
         return ApplyResult(
             summary=self._summary(kernels, over, under),
             model=self._task.name,
-            device=Device.of(worker.target),
-            compiled=self._request.compile,
+            device=Device.of(self._model.target),
+            compiled=not self._plain,
             kernels=kernels,
             over_eager=over and over.speedup,
             over_compile=under and under.speedup,
@@ -171,38 +173,41 @@ class _Application:
             peak_bytes=peaks[0],
             model_peak_bytes=peaks[1],
             checks=over.checks if over else [],
-            problems=self._problems,
+            problems=problems,
+            measurements=self.measurements,
+            device_s=self.device_s,
             module=written,
         )
 
     def _summary(
         self, kernels: Sequence[AppliedKernel], over: MeasureResult | None, under: MeasureResult | None
     ) -> str:
-        kept = sum(k.kept for k in kernels)
-        said = f"{kept} of {len(kernels)} kernels help {self._task.name} as a whole"
+        said = f"{sum(k.kept for k in kernels)} of {counted(len(kernels), 'kernel')} help {self._task.name} as a whole"
         if over is None:
             return f"{said}."
         compiled_too = f", {under.speedup} under torch.compile" if under is not None and under.speedup else ""
         return f"{said}: {over.speedup or over.status} (95 % interval) over the model as it is{compiled_too}."
 
     def _text(self, replacements: Sequence[Replacement], *, plain: bool) -> str:
-        text = patched(self._task.reference, self._profile.graph, replacements)
+        text = patched(self._task.reference, self._model.profile.graph, replacements)
         return text if plain else compiled(text, "ModelNew")
 
     def _compiled_model(self) -> str:
         return compiled(self._task.reference, "Model")
 
-    def _against(self, *, plain: bool) -> str | None:
+    def _against(self) -> str | None:
         """Return the module to be faster than: the model with what was kept; None for the model itself."""
         if self._kept:
-            return self._text(self._kept, plain=plain)
-        return None if plain else self._compiled_model()
+            return self._text(self._kept, plain=self._plain)
+        return None if self._plain else self._compiled_model()
 
     def _measure(self, text: str, against: str | None) -> MeasureResult:
         other = Kernel(source=against, language="python") if against is not None else None
         kernel = Kernel(source=text, language="python")
-        request = MeasureRequest(task=self._task, kernel=kernel, against=other, place=self._request.place)
-        return measure_kernel(request, executors=self._executors)
+        request = MeasureRequest(task=self._task, kernel=kernel, against=other, place=self._place)
+        result = measure_kernel(request, executors=self._executors)
+        self.measurements, self.device_s = self.measurements + 1, self.device_s + result.cost.device_s
+        return result
 
 
 def _why(result: MeasureResult) -> str:
@@ -214,10 +219,10 @@ def _why(result: MeasureResult) -> str:
     return "" if result.verdict == "faster" else f"the whole model is no faster with it ({result.verdict})"
 
 
-def _winners(given: Sequence[str], profile: ModelProfile, worker: ModelWorker) -> list[_Winner]:
+def _winners(given: Sequence[str], model: ProfiledModel) -> list[LineKernel]:
     """Return the modules with the subgraphs that they are for, the most promising line first; raises `UsageError`."""
-    lines = {line.number: s for s, line in rank(profile, with_rates(worker.target, profile))}
-    found: list[_Winner] = []
+    lines = {line.number: s for s, line in model.lines}
+    found: list[LineKernel] = []
     for name in given:
         path, number = name, None
         if not Path(name).expanduser().exists() and (m := re.fullmatch(r"(.+):(\d+)", name)):
@@ -231,7 +236,7 @@ def _winners(given: Sequence[str], profile: ModelProfile, worker: ModelWorker) -
                 f"{name} belongs to no line of the model's profile",
                 hint="name the line, as in FILE:2; `forewarp profile` lists them",
             )
-        found.append(_Winner(path, number, Replacement(lines[number], text)))
+        found.append(LineKernel(path, number, Replacement(lines[number], text)))
     return sorted(found, key=lambda w: w.line)
 
 

@@ -147,6 +147,17 @@ def read_lock(path: Path) -> GateLock:
     return lock
 
 
+def files_of(lock: GateLock) -> list[str]:
+    """Return the files that a lock names, relative to its folder; bundled tasks are none."""
+    bundled = sessions.bundled_tasks()
+    return [
+        name
+        for kernel in lock.kernels
+        for name in (kernel.path, kernel.inputs, kernel.against, kernel.task)
+        if name and name not in bundled
+    ]
+
+
 def write_lock(path: Path, kernels: Sequence[LockedKernel]) -> None:
     """Write kernels in one order and form, so that equal locks are equal files; raises `UsageError`."""
     lock = GateLock(kernels=sorted(kernels, key=lambda k: k.key))

@@ -6,8 +6,9 @@ import ast
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from pydantic import Field
 
@@ -17,11 +18,15 @@ from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.formats.task import KERNELBENCH_NAMES
 from forewarp.gpu_runner.statistics import student_quantile
 from forewarp.models.jobs import ModelProfile, Subgraph
-from forewarp.models.profiler import ModelWorker
+from forewarp.models.profiler import profile_of
 from forewarp.surrogate import headroom
 from forewarp.tools import sources
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Part, Place
-from forewarp.tools.requests import ProfileRequest
+from forewarp.tools.requests import PROFILE_S, ProfileRequest
+from forewarp.tools.session import Executors, closing_executors
+
+if TYPE_CHECKING:
+    from forewarp.gpu_runner.executors.local import LocalExecutor
 
 
 class Share(Part):
@@ -75,26 +80,39 @@ class ProfileResult(Part):
     task: str = Field(default="", description="File that a line was written to as a task; empty where none was.")
 
 
-def profile_model(request: ProfileRequest, *, stage: Callable[[str], None] = lambda _: None) -> ProfileResult:
+@dataclass(frozen=True, slots=True)
+class ProfiledModel:
+    """A model as a task, with its profile and the device that made it.
+
+    `lines` are the subgraphs that take time, the most promising first. What nobody knows of the target was measured.
+    """
+
+    task: Task
+    executor: LocalExecutor
+    target: Target
+    profile: ModelProfile
+    lines: tuple[tuple[Subgraph, ProfiledLine], ...]
+
+
+def profile_model(
+    request: ProfileRequest, *, stage: Callable[[str], None] = lambda _: None, executors: Executors | None = None
+) -> ProfileResult:
     """Profile a model, or with `task` write a line of the last profile as a task.
 
     Raises `UsageError` for what the request has wrong, `TaskError` with the model's own error.
     """
     if (request.task is None) != (request.out is None):
         raise UsageError("a line becomes a task in a file", hint="pass --task NUMBER with --out FILE")
-    task = model_task(request.model, request.call)
-    with worker_at(request.place) as worker:
+    with closing_executors(executors) as kept:
         stage("exporting and timing the model")
-        kept = request.task is not None
-        profile = worker.profile(task, request.max_seconds, graphs=request.graphs, kept=kept)
-        target = with_rates(worker.target, profile)
-    ranked = rank(profile, target)
-    result = _result(task, target, profile, ranked)
+        given = {name: getattr(request, name) for name in ("model", "call", "place", "deadline", "graphs")}
+        model = open_model(**given, executors=kept, kept=request.task is not None)
+    result = _result(model)
     if request.task is None or request.out is None:
         return result
-    if request.task > len(ranked):
-        raise UsageError(f"there is no line {request.task}", hint=f"the profile has {len(ranked)} lines")
-    subgraph = ranked[request.task - 1][0]
+    if request.task > len(model.lines):
+        raise UsageError(f"there is no line {request.task}", hint=f"the profile has {len(model.lines)} lines")
+    subgraph = model.lines[request.task - 1][0]
     if not subgraph.problem:
         raise UsageError(f"line {request.task} cannot be made a task: {subgraph.why_not}", hint="choose another line")
     path = Path(request.out).expanduser()
@@ -103,11 +121,25 @@ def profile_model(request: ProfileRequest, *, stage: Callable[[str], None] = lam
     return result.model_copy(update={"task": str(path), "summary": said})
 
 
-def worker_at(place: Place) -> ModelWorker:
-    """Return the worker that profiles at a place; raises `UsageError` where that is not a device of this machine."""
-    if place.executor != "local" or place.device == "replay":
-        raise UsageError("a model is profiled on this machine", hint="run forewarp where the device is")
-    return ModelWorker(place.device, place.python)
+def open_model(
+    model: str,
+    call: str,
+    place: Place,
+    executors: Executors,
+    *,
+    deadline: float = PROFILE_S,
+    graphs: bool = False,
+    kept: bool = True,
+) -> ProfiledModel:
+    """Profile a model, or take the last profile of it if `kept`; raises as `profile_model` does."""
+    if place.executor != "local" or place.device in ("replay", "cuda:all"):
+        raise UsageError("a model is profiled on one device of this machine", hint="run forewarp where the device is")
+    task = model_task(model, call)
+    executor = cast("LocalExecutor", executors.get(place, task))
+    profile = profile_of(executor, task, deadline, graphs=graphs, kept=kept)
+    known = executor.target
+    target = replace(known, **{name: rate for name, rate in profile.rates.items() if getattr(known, name) is None})
+    return ProfiledModel(task, executor, target, profile, _ranked(profile, target))
 
 
 def model_task(path: str, call: str = "") -> Task:
@@ -130,6 +162,15 @@ def model_task(path: str, call: str = "") -> Task:
 _CALLED = """
 
 
+def _tensors(made):
+    # What a package's model returns beside tensors, such as a cache of keys and values, is left out.
+    if isinstance(made, dict):
+        return {{name: kept for name, value in made.items() if (kept := _tensors(value)) is not None}}
+    if isinstance(made, (list, tuple)):
+        return [kept for value in made if (kept := _tensors(value)) is not None]
+    return made if isinstance(made, __import__("torch").Tensor) else None
+
+
 class Model(__import__("torch").nn.Module):
     def __init__(self):
         super().__init__()
@@ -137,7 +178,7 @@ class Model(__import__("torch").nn.Module):
 
     def forward(self, *inputs):
         named = len(inputs) == 1 and isinstance(inputs[0], dict)
-        return self.module(**inputs[0]) if named else self.module(*inputs)
+        return _tensors(self.module(**inputs[0]) if named else self.module(*inputs))
 
 
 def get_inputs():
@@ -150,19 +191,10 @@ def get_init_inputs():
 """
 
 
-def with_rates(target: Target, profile: ModelProfile) -> Target:
-    """Return a target with the rates that were measured where nobody knows them."""
-    rates = {name: rate for name, rate in profile.rates.items() if getattr(target, name) is None}
-    return replace(target, **rates)
-
-
-def rank(profile: ModelProfile, target: Target) -> list[tuple[Subgraph, ProfiledLine]]:
-    """Return the subgraphs that take time with their lines, by the expected gain."""
-    total = profile.graph_s
-    timed = [s for s in profile.subgraphs if s.samples_s and any(s.samples_s)]
-    lines = [(s, _line(s, total, target)) for s in timed]
-    lines.sort(key=lambda pair: -pair[1].gain.value)
-    return [(s, line.model_copy(update={"number": n})) for n, (s, line) in enumerate(lines, 1)]
+def _ranked(profile: ModelProfile, target: Target) -> tuple[tuple[Subgraph, ProfiledLine], ...]:
+    timed = [(s, _line(s, profile.graph_s, target)) for s in profile.subgraphs if any(s.samples_s)]
+    timed.sort(key=lambda pair: -pair[1].gain.value)
+    return tuple((s, line.model_copy(update={"number": n})) for n, (s, line) in enumerate(timed, 1))
 
 
 def _line(s: Subgraph, total: Sequence[float], target: Target) -> ProfiledLine:
@@ -195,10 +227,9 @@ def _share(shares: Sequence[float]) -> Share:
     return Share(value=mean, low=max(0.0, mean - half), high=min(1.0, mean + half))
 
 
-def _result(
-    task: Task, target: Target, profile: ModelProfile, ranked: Sequence[tuple[Subgraph, ProfiledLine]]
-) -> ProfileResult:
-    lines = [line for _, line in ranked]
+def _result(model: ProfiledModel) -> ProfileResult:
+    task, target, profile = model.task, model.target, model.profile
+    lines = [line for _, line in model.lines]
     fit = headroom.shipped()
     samples = (profile.calls_s, profile.device_s, profile.graph_s)
     call_s, device_s, graph_s = (statistics.median(s or (0.0,)) for s in samples)

@@ -17,6 +17,8 @@ from forewarp.tools.parts import Amounts, FilePath, Kernel, Part, Place, TaskOrF
 AnyPart = TypeVar("AnyPart", bound=Part)
 
 Baseline = Literal["eager", "compile"]
+PROFILE_S = 120.0
+"""Seconds that a model's profile may take where nobody says otherwise."""
 LOCK_NAME = "forewarp-kernels.lock.json"
 RewardShape = Literal["correctness", "brier", "crps", "decision"]
 Split = Literal["train", "validation", "test"]
@@ -243,7 +245,7 @@ class ProfileRequest(Part):
 
     model: ModelFile
     call: ModelCall = ""
-    max_seconds: float = Field(default=30.0, gt=0, allow_inf_nan=False, description="Seconds for calls of the model.")
+    deadline: float = Field(default=PROFILE_S, gt=0, allow_inf_nan=False, description="Most seconds of wall time.")
     graphs: bool = Field(default=False, description="Time the kernels in replays of a CUDA graph.")
     task: int | None = Field(default=None, ge=1, description="Line of the last profile to write as a task, with `out`.")
     out: FilePath | None = Field(default=None, description="File to write the task to.")
@@ -261,9 +263,6 @@ class ApplyRequest(Part):
     call: ModelCall = ""
     compile: bool = Field(default=False, description="Judge the model as torch.compile compiles it, with and without.")
     write: FilePath | None = Field(default=None, description="File to write the model with what helps it to.")
-    max_seconds: float = Field(
-        default=30.0, gt=0, allow_inf_nan=False, description="Seconds for calls of a model without profile."
-    )
     place: Place = Place()
 
 
@@ -337,6 +336,18 @@ class SearchRequest(TaskRequest):
         default=False,
         description="Begin with the best kernels of earlier runs of this task on this device, and learn from them.",
     )
+
+
+class OptimizeModelRequest(Part):
+    """Request to search for kernels of a model's most promising lines, and to put those that help into it.
+
+    `search` is what the search of each line gets; its task is the model's file, and its budget is that of the whole.
+    """
+
+    search: SearchRequest
+    top: int = Field(ge=1, le=100, description="Most promising lines of the model's profile to search for.")
+    call: ModelCall = ""
+    compile: bool = Field(default=False, description="Judge the model as torch.compile compiles it, with and without.")
 
 
 class ResumeRequest(Part):

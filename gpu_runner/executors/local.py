@@ -43,6 +43,7 @@ from forewarp.gpu_runner.worker.requests import (
     ProbeJob,
     SeedsJob,
     TaskFailure,
+    TaskJob,
     ValidateJob,
 )
 from forewarp.inspection import traced
@@ -146,7 +147,7 @@ class LocalExecutor:
         with self._describing:
             if task.sha256 not in self._signatures:
                 # To describe a task, torch has to start and run its reference.
-                key = key_of(SIGNATURES_VERSION, task.sha256, self._target.kind, self._compilers())
+                key = key_of(SIGNATURES_VERSION, task.sha256, self._target.kind, self.toolchain_versions())
                 self._signatures[task.sha256] = cached(
                     self._cache / "signatures" / f"{key}.json",
                     lambda text: tuple(serde.from_data(Signature, s) for s in json.loads(text)),
@@ -154,7 +155,8 @@ class LocalExecutor:
                 )
             return self._signatures[task.sha256]
 
-    def _compilers(self) -> dict[str, str]:
+    def toolchain_versions(self) -> dict[str, str]:
+        """Return the versions that what is compiled or traced depends on."""
         if self._python != sys.executable:
             return dict(self.probe())
         found = {"python": platform.python_version()}
@@ -165,8 +167,8 @@ class LocalExecutor:
 
     def _describe(self, task: Task) -> list[Any]:
         job = DescribeJob(task=task.without_seeds(), target=self._target)
-        reply = self._worker.run(job, self._limits.measure_s)
-        return _answer_of(task, reply)["signatures"]
+        limit_s = self._limits.measure_s
+        return _answer_of(task, self._worker.run(job, limit_s), limit_s)["signatures"]
 
     def validate(self, task: Task, started: Callable[[str], None] = lambda _: None) -> tuple[WorkloadReport, ...]:
         """Put null candidates to each workload of a task; `started` gets its name before each.
@@ -181,10 +183,18 @@ class LocalExecutor:
             started(workload.name)
             alone = replace(task.without_seeds(), workloads={self._target.kind: (workload,)})
             job = ValidateJob(task=alone, target=self._target, signatures=(signature,))
-            with self._device, self.held():
-                reply = self._worker.run(job, self._limits.measure_s)
-            reports.append(serde.from_data(WorkloadReport, _answer_of(task, reply)["workloads"][0]))
+            answer = self.run_task(job, self._limits.measure_s)
+            reports.append(serde.from_data(WorkloadReport, answer["workloads"][0]))
         return tuple(reports)
+
+    def run_task(self, job: TaskJob, limit_s: float, late: str = "") -> dict[str, Any]:
+        """Return a job's answer, while nothing else holds the device; raises `TaskError` with the task's own error.
+
+        `late` is the hint where it takes longer than `limit_s`.
+        """
+        with self._device, self.held():
+            reply = self._worker.run(job, limit_s)
+        return _answer_of(job.task, reply, limit_s, late)
 
     def compile(self, task: Task, candidate: Candidate) -> Build:
         """Compile into the cache; of a module, the torch extensions that it builds. Triton compiles when it runs."""
@@ -193,8 +203,8 @@ class LocalExecutor:
             parsed = _parse_module(candidate)
             if parsed.status != "ok" or not settings.wanted(candidate.source):
                 return parsed
-            return self._builds.get(candidate, (), self._compilers)
-        return self._builds.get(candidate, self.describe(task), self._compilers)
+            return self._builds.get(candidate, (), self.toolchain_versions)
+        return self._builds.get(candidate, self.describe(task), self.toolchain_versions)
 
     def make_seeds(self, task: Task) -> tuple[Candidate, ...]:
         """Return modules that torch's Inductor makes of a KernelBench task's reference; they are made once.
@@ -202,7 +212,7 @@ class LocalExecutor:
         The first holds the code that Inductor generates, unless that does not fit into a module; the other one compiles
         when it is called. Raises `TaskError` where the reference fails, or Inductor on it.
         """
-        key = key_of(SEEDS_VERSION, task.sha256, serde.to_data(self._target), self._compilers())
+        key = key_of(SEEDS_VERSION, task.sha256, serde.to_data(self._target), self.toolchain_versions())
         return cached(
             self._cache / "seeds" / f"{key}.json",
             lambda text: tuple(serde.from_data(Candidate, c) for c in json.loads(text)),
@@ -219,7 +229,7 @@ class LocalExecutor:
             reply = self._worker.run(job, limit_s)
         answer = reply.answer or serde.to_data(TaskFailure(reply.ending(limit_s)[1]))
         if "error" not in answer or answer["status"] in ("reference_failed", MACHINE):
-            return _answer_of(task, reply)["candidates"]
+            return _answer_of(task, reply, limit_s)["candidates"]
         log = str(answer.get("log") or reply.log).strip()
         last_line = log.splitlines()[-1] if log else ""
         why = answer["error"] if last_line in answer["error"] else f"{answer['error']}: {last_line}"
@@ -244,7 +254,7 @@ class LocalExecutor:
         return self._traces.get(
             candidates.with_chosen(candidate),
             task.without_seeds(),
-            self._compilers(),
+            self.toolchain_versions(),
             lambda: self.describe(task),
             backward=backward,
         )
@@ -256,7 +266,7 @@ class LocalExecutor:
         """
         if self._target.kind != "cuda":
             raise UsageError("a file without a task is inspected for CUDA targets only", hint="pass --target h200")
-        return self._traces.of_file(file, self._compilers())
+        return self._traces.of_file(file, self.toolchain_versions())
 
     def evidence(self, task: Task, candidate: Candidate) -> Evidence | None:
         """Return what is known of a Python module for a CUDA target before it runs, from its trace; None of others.
@@ -408,18 +418,19 @@ def visible_device(index: int) -> str:
     return allowed[index] if index < len(allowed) else str(index)
 
 
-def _answer_of(task: Task, reply: Reply) -> dict[str, Any]:
+def _answer_of(task: Task, reply: Reply, limit_s: float, late: str = "") -> dict[str, Any]:
     """Return a job's answer; raises `TaskError` where the reference failed, `WorkerError` where the machine did."""
     if reply.answer is not None and "error" not in reply.answer:
         return reply.answer
     failed = reply.read(TaskFailure)
     if failed is None:
-        failed = TaskFailure("it did not finish in time" if reply.timed_out else reply.log)
+        failed = TaskFailure(reply.ending(limit_s)[1])
     elif failed.status == MACHINE:
         raise verdicts.short_of_memory(failed.error)
     else:
         failed = replace(failed, log=failed.log or reply.log)
     why, hint = f"{failed.error}\n{failed.log}".strip(), failed.hint or "run the file under Python first"
+    hint = late if late and reply.timed_out else hint
     if any(sign in why for sign in _REFUSALS):
         hint = (
             "a task's code runs without network, and reads and writes no files but its own: name folders that it has "

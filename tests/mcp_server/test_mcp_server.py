@@ -23,7 +23,7 @@ from forewarp.tools.search import SearchRequest, open_search
 
 TOOLS = [
     *("describe", "make_task", "validate_task", "inspect_kernel", "forecast_kernel", "measure_kernel"),
-    *("search", "search_status", "search_cancel", "search_resume"),
+    *("search", "run_verb", "search_status", "search_cancel", "search_resume"),
 ]
 READING = ("describe", "validate_task", "inspect_kernel", "forecast_kernel", "search_status")
 
@@ -43,9 +43,11 @@ async def test_offers_few_tools_that_say_what_they_are_for(served: Served, mode:
         hints, schema = tool.annotations, tool.output_schema
         assert hints is not None
         assert hints.read_only_hint is (tool.name in READING)
-        assert hints.destructive_hint is (tool.name == "search_cancel")
-        assert hints.open_world_hint is (tool.name in ("forecast_kernel", "search", "search_resume"))
-        assert hints.idempotent_hint is (tool.name not in ("measure_kernel", "search", "search_resume"))
+        # What is left out has the protocol's default; of a tool that only reads, the other two mean nothing.
+        assert (hints.open_world_hint is None) == (tool.name in ("forecast_kernel", "search", "search_resume"))
+        if tool.name not in READING:
+            assert (hints.destructive_hint is None) == (tool.name == "search_cancel")
+            assert bool(hints.idempotent_hint) == (tool.name in ("make_task", "search_cancel"))
         assert schema is not None
         assert next(iter(schema["properties"])) == "summary"
     assert prompts == {"optimize_this_kernel", "explain_this_verdict"}

@@ -29,7 +29,7 @@ def problem() -> Problem:
 
 @pytest.fixture(scope="module")
 def profile(problem: Problem) -> ModelProfile:
-    job = ProfileJob(task=tasks.from_source(TEXT, "small"), target=detect_cpu(), seconds=0.1)
+    job = ProfileJob(task=tasks.from_source(TEXT, "small"), target=detect_cpu(), seconds=10.0)
     with torch.no_grad():
         return profiling._profile(job, problem.module.Model(2), problem.arguments(1, "cpu"))
 
@@ -49,8 +49,8 @@ def test_repeats_of_a_subgraph_are_one_with_several_places(profile: ModelProfile
     assert len(qkv.places) == 2
     assert {w.split(".")[1] for w in qkv.places[0].weights} == {"0"}
     assert {w.split(".")[1] for w in qkv.places[1].weights} == {"1"}
-    assert len(profile.calls_s) == len(profile.device_s) >= profiling._CALLS
-    assert all(len(s.samples_s) >= profiling._CALLS for s in profile.subgraphs)
+    assert len(profile.calls_s) == len(profile.device_s) >= profiling._LEAST_CALLS
+    assert all(len(s.samples_s) >= profiling._LEAST_CALLS for s in profile.subgraphs)
 
 
 def test_each_subgraph_is_a_task_that_gives_tensors_of_its_own(profile: ModelProfile) -> None:

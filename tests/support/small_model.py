@@ -42,3 +42,28 @@ def get_inputs():
 def get_init_inputs():
     return [LAYERS]
 """
+
+FLIPPED = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.rand(256))
+
+    def forward(self, x):
+        x = x * self.weight
+        for _ in range(16):
+            x = x.flip(-1)
+        return x.tanh()
+
+
+def get_inputs():
+    return [torch.randn(1024, 256)]
+
+
+def get_init_inputs():
+    return []
+"""
+"""A model that most of its operations leave as it was: a kernel without them is faster on any machine."""

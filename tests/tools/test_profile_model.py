@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.small_model import TEXT
+from support.small_model import FLIPPED, TEXT
 
 from forewarp.core.errors import DeviceError, TaskError, UsageError
 from forewarp.gpu_runner.formats import task as tasks
-from forewarp.tools.apply_model import apply_model
+from forewarp.tools.apply_model import _winners, apply_model
 from forewarp.tools.measure_kernel import measure_kernel
 from forewarp.tools.parts import Kernel, Place
-from forewarp.tools.profile_model import ProfileResult, model_task, profile_model
+from forewarp.tools.profile_model import ProfileResult, model_task, open_model, profile_model
 from forewarp.tools.requests import ApplyRequest, MeasureRequest, ProfileRequest, ValidateRequest
 from forewarp.tools.session import Executors
 from forewarp.tools.validate_task import validate_task
@@ -48,7 +48,7 @@ def executors() -> Iterator[Executors]:
 
 @pytest.fixture(scope="module")
 def profiled(folder: Path) -> ProfileResult:
-    return profile_model(ProfileRequest(model=folder / "small.py", max_seconds=0.5, place=HERE))
+    return profile_model(ProfileRequest(model=folder / "small.py", place=HERE))
 
 
 def test_lines_divide_the_device_time_and_are_ranked_by_what_they_should_gain(profiled: ProfileResult) -> None:
@@ -100,65 +100,33 @@ def test_what_is_wrong_or_does_not_help_is_dropped_with_the_reason(
     assert (folder / "small.py").read_text() == TEXT
 
 
-SLOW = """
-import torch
-
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.rand(64))
-
-    def forward(self, x):
-        for _ in range(2):
-            x = ((x * self.weight).sort(-1).values + (x * 0.5).sort(-1).values).tanh()
-        return x
-
-
-def get_inputs():
-    return [torch.randn(4096, 64)]
-
-
-def get_init_inputs():
-    return []
-"""
-SORTED = """
-def _sorted(x):
-    import numpy as np
-
-    made = torch.from_numpy(np.sort(x.numpy(), -1))
-    return made, made
-
-
-"""
-
-
 @pytest.mark.slow
 def test_what_helps_is_kept_written_and_right(tmp_path: Path, executors: Executors) -> None:
-    path = tmp_path / "slow.py"
-    path.write_text(SLOW)
-    profile = profile_model(ProfileRequest(model=path, max_seconds=1, place=HERE))
-    line = profile.lines[0]
-    assert "sort" in line.operations
+    path = tmp_path / "flipped.py"
+    path.write_text(FLIPPED)
+    profile = profile_model(ProfileRequest(model=path, place=HERE))
+    (line,) = profile.lines
     task, kernel, new = tmp_path / "task.py", tmp_path / "kernel.py", tmp_path / "new.py"
     profile_model(ProfileRequest(model=path, task=line.number, out=task, place=HERE))
-    # NumPy's sort is several times as fast.
-    text = task.read_text()
-    assert text.count(".sort(") >= 1
-    fast = text.replace("class Model(", SORTED + "class Model(", 1)
-    kernel.write_text(re.sub(r"(\w+)\.sort\(-1\)", r"_sorted(\1)", fast) + SELF)
+    text, flips = re.subn(r"(\w+)\.flip\(\[-1\]\)|torch\.flip\((\w+), \[-1\]\)", r"\1\2", task.read_text())
+    assert flips == 16
+    kernel.write_text(text + SELF)
     result = apply_model(ApplyRequest(model=path, winners=[str(kernel)], write=new, place=HERE), executors=executors)
     (found,) = result.kernels
-    assert found.verdict in ("faster", "inconclusive", "ambiguous")  # how much faster NumPy sorts is up to the machine
-    if found.kept:
-        assert result.over_eager is not None
-        assert result.peak_bytes
-        assert result.model_peak_bytes
-        assert new.read_text().startswith(SLOW.rstrip())
-        again = measure_kernel(
-            MeasureRequest(task=str(path), kernel=Kernel(path=str(new)), place=HERE), executors=executors
-        )
-        assert again.status == "ok"
+    assert found.verdict == "faster"
+    if not found.kept:
+        assert "not to be believed" in found.why  # on a machine that is too busy, which is told apart
+        return
+    assert result.over_eager is not None
+    assert result.over_eager.low > 1
+    assert result.measurements == 3
+    assert result.peak_bytes
+    assert result.model_peak_bytes
+    assert new.read_text().startswith(FLIPPED.rstrip())
+    again = measure_kernel(
+        MeasureRequest(task=str(path), kernel=Kernel(path=str(new)), place=HERE), executors=executors
+    )
+    assert again.status == "ok"
 
 
 CALLED = """
@@ -173,7 +141,7 @@ def build():
 def test_a_function_may_give_the_module_and_its_inputs(tmp_path: Path) -> None:
     path = tmp_path / "called.py"
     path.write_text(CALLED)
-    result = profile_model(ProfileRequest(model=path, call="build", max_seconds=0.1, place=HERE))
+    result = profile_model(ProfileRequest(model=path, call="build", place=HERE))
     assert [line.operations for line in result.lines] == ["linear"]
     with pytest.raises(UsageError, match="defines no function other"):
         model_task(str(path), "other")
@@ -185,11 +153,11 @@ def test_a_function_may_give_the_module_and_its_inputs(tmp_path: Path) -> None:
 def test_a_model_that_fails_tells_why(tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text(CALLED.replace("torch.rand(3, 8)", "torch.rand(3, 9)"))
-    with pytest.raises(TaskError, match=r"broken cannot be profiled: .*shapes cannot be multiplied"):
-        profile_model(ProfileRequest(model=path, call="build", max_seconds=0.1, place=HERE))
+    with pytest.raises(TaskError, match=r"broken cannot be run: .*shapes cannot be multiplied"):
+        profile_model(ProfileRequest(model=path, call="build", place=HERE))
     path.write_text("open('/etc/passwd').read()\n" + CALLED)
     with pytest.raises(TaskError, match="Permission denied"):
-        profile_model(ProfileRequest(model=path, call="build", max_seconds=0.1, place=HERE))
+        profile_model(ProfileRequest(model=path, call="build", place=HERE))
 
 
 def test_requests_that_cannot_be_met(folder: Path, profiled: ProfileResult, tmp_path: Path) -> None:
@@ -200,25 +168,26 @@ def test_requests_that_cannot_be_met(folder: Path, profiled: ProfileResult, tmp_
         profile_model(ProfileRequest(model=model, task=99, out=tmp_path / "x.py", place=HERE))
     with pytest.raises(DeviceError, match="a CPU has no CUDA graphs"):
         profile_model(ProfileRequest(model=model, graphs=True, place=HERE))
-    with pytest.raises(UsageError, match="profiled on this machine"):
+    with pytest.raises(UsageError, match="profiled on one device of this machine"):
         profile_model(ProfileRequest(model=model, place=Place(device="cpu", executor="ssh:host")))
     (tmp_path / "other.py").write_text("class ModelNew: ...\n")
     with pytest.raises(UsageError, match="belongs to no line"):
         apply_model(ApplyRequest(model=model, winners=[str(tmp_path / "other.py")], place=HERE))
 
 
-def test_evidence_beside_a_module_tells_its_line(folder: Path, profiled: ProfileResult, tmp_path: Path) -> None:
-    from forewarp.models.profiler import ModelWorker
-    from forewarp.tools.apply_model import _winners
-
-    task = model_task(str(folder / "small.py"))
-    with ModelWorker("cpu") as worker:
-        profile = worker.profile(task, 0.5, kept=True)
-        from forewarp.tools.profile_model import rank, with_rates
-
-        subgraph, line = rank(profile, with_rates(worker.target, profile))[1]
-        (tmp_path / "best_module.py").write_text("class ModelNew: ...\n")
-        sha256 = tasks.from_source(subgraph.problem, "line2").sha256
-        (tmp_path / "evidence.json").write_text(json.dumps({"task_sha256": sha256}))
-        (winner,) = _winners([str(tmp_path / "best_module.py")], profile, worker)
+def test_evidence_beside_a_module_tells_its_line(
+    folder: Path, profiled: ProfileResult, tmp_path: Path, executors: Executors
+) -> None:
+    model = open_model(str(folder / "small.py"), "", HERE, executors)
+    subgraph, line = model.lines[1]
+    (tmp_path / "best_module.py").write_text("class ModelNew: ...\n")
+    sha256 = tasks.from_source(subgraph.problem, "line2").sha256
+    (tmp_path / "evidence.json").write_text(json.dumps({"task_sha256": sha256}))
+    (winner,) = _winners([str(tmp_path / "best_module.py")], model)
     assert winner.line == line.number
+
+
+def test_a_profile_keeps_its_deadline(folder: Path) -> None:
+    with pytest.raises(TaskError, match="stopped after") as raised:
+        profile_model(ProfileRequest(model=folder / "small.py", deadline=0.05, place=HERE))
+    assert "--deadline" in raised.value.hint

@@ -1,0 +1,84 @@
+"""Searches for kernels of a whole model: shares of one budget, and a killed search that goes on with equal totals."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import dying
+from support.small_model import FLIPPED, TEXT
+
+from forewarp.archive.store import Archive, default_path
+from forewarp.cli.main import main
+from forewarp.core.errors import UsageError
+from forewarp.tools.optimize_model import LEAST, RECORD, ModelRecord, open_model_search, resume_model_search
+from forewarp.tools.parts import Amounts, Place
+from forewarp.tools.profile_model import Share
+from forewarp.tools.requests import OptimizeModelRequest, SearchRequest
+
+pytest.importorskip("torch")
+
+HERE = Place(device="cpu")
+
+
+def request(model: Path, top: int, **budget: float) -> OptimizeModelRequest:
+    search = SearchRequest(task=str(model), budget=Amounts.model_validate(budget), place=HERE)
+    return OptimizeModelRequest(search=search, top=top)
+
+
+def test_one_budget_is_shared_by_what_each_line_should_gain(tmp_path: Path) -> None:
+    model = tmp_path / "small.py"
+    model.write_text(TEXT)
+    small = open_model_search(request(model, 2, measurements=7), tmp_path / "too_small")
+    with pytest.raises(UsageError, match="2 lines and judging the whole take at least 8 measurements"), small:
+        pass
+    with open_model_search(request(model, 3, measurements=30, wall_s=100.0), tmp_path / "out") as search:
+        gains = (0.6, 0.2, 0.0)
+        lines = [
+            line.model_copy(update={"gain": Share(value=gain, low=0, high=1)})
+            for line, gain in zip(search.record.lines, gains, strict=True)
+        ]
+        search.record = search.record.model_copy(update={"lines": lines})
+        shares = [search._share(index) for index in range(3)]
+    # Five are kept for judging three kernels and the whole.
+    assert [s.measurements for s in shares] == [19, 25 - LEAST, 25]
+    assert shares[0].wall_s == pytest.approx(0.75 * 75, rel=1e-4)
+    record = ModelRecord.model_validate_json((tmp_path / "out" / RECORD).read_bytes())
+    assert [line.number for line in record.lines] == [1, 2, 3]
+    assert "SUBGRAPH" in (tmp_path / "out" / "line1.py").read_text()
+    second = open_model_search(request(model, 3, measurements=30), tmp_path / "out")
+    with pytest.raises(UsageError, match="holds a search already"), second:
+        pass
+    with resume_model_search(str(tmp_path / "out")) as again:
+        assert again.result().status == "interrupted"
+        assert again.result().budget.spent.measurements == 0
+    with pytest.raises(UsageError, match="holds no model's search"), resume_model_search("w-000000"):
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("measured", [1, 3])
+def test_a_killed_search_goes_on_and_measures_nothing_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], measured: int
+) -> None:
+    model, out = tmp_path / "flipped.py", tmp_path / "out"
+    model.write_text(FLIPPED)
+    command = [sys.executable, dying.__file__, "measurement", str(measured), "SIGKILL", "optimize", str(model)]
+    command += ["--top", "1", "--budget", "5", "--device", "cpu", "--quiet", "--out", str(out)]
+    assert subprocess.run(command, capture_output=True, check=False, timeout=300).returncode == -signal.SIGKILL
+    code = main(["resume", str(out), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["status"] == "finished"
+    (line,) = found["lines"]
+    (judged,) = found["applied"]["kernels"]
+    assert judged["verdict"] == "faster"  # on a machine that is too busy, that is not enough to keep it
+    assert code == (0 if judged["kept"] else 3)
+    assert found["budget"]["spent"]["measurements"] == 3 + 2 * judged["kept"]
+    assert {"report", "module", "result"} <= {a["kind"] for a in found["artifacts"]}
+    with Archive(default_path()) as archive:
+        done = archive.measurements(run=line["run_id"])
+        assert len({(m.candidate.sha256, m.purpose) for m in done}) == len(done) == 2

@@ -1,0 +1,94 @@
+"""Verbs on whole models, locks and winners by their requests, for faces that run them as jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from forewarp.tools.apply_model import apply_model
+from forewarp.tools.export import export_kernel
+from forewarp.tools.gate_check import check_gate
+from forewarp.tools.optimize_model import OptimizeModelResult, is_model_search, open_model_search, resume_model_search
+from forewarp.tools.parts import Amounts, Interval, Part
+from forewarp.tools.profile_model import Share, profile_model
+from forewarp.tools.requests import (
+    ApplyRequest,
+    ExportKernelRequest,
+    GateCheckRequest,
+    OptimizeModelRequest,
+    ProfileRequest,
+)
+from forewarp.tools.session import Executors
+from forewarp.tools.signals import StopFlag, Stoppable
+
+LongRequest = ProfileRequest | OptimizeModelRequest | ApplyRequest | GateCheckRequest | ExportKernelRequest
+MOST_ITEMS = 12
+_UNREAD = ("schema_version", "subgraph", "evidence")
+"""Fields of results that a reader with little room does without."""
+
+
+def run_verb(
+    request: LongRequest,
+    *,
+    folder: Path | None = None,
+    stage: Callable[[str], None] = lambda _: None,
+    began: Callable[[Stoppable], None] = lambda _: None,
+    executors: Executors | None = None,
+) -> Part:
+    """Do what a request asks for, and return its verb's result; raises as the verb does.
+
+    `folder` is that of a model's search, which goes on if it was begun there. `began` gets what can be asked to end
+    with what there is.
+    """
+    match request:
+        case ProfileRequest():
+            return profile_model(request, stage=stage, executors=executors)
+        case ApplyRequest():
+            return apply_model(request, stage=stage, executors=executors)
+        case ExportKernelRequest():
+            return export_kernel(request)
+        case GateCheckRequest():
+            began(stop := StopFlag())
+            return check_gate(request, stage=stage, stopped=stop.asked.is_set)
+        case OptimizeModelRequest():
+            again = folder is not None and is_model_search(str(folder))
+            with (
+                resume_model_search(str(folder), executors)
+                if again
+                else open_model_search(request, folder, stage=stage, executors=executors)
+            ) as search:
+                began(search)
+                search.work(stage)
+                return search.result()
+
+
+def spent_by(result: Part) -> Amounts:
+    """Return what a verb spent, by its result."""
+    if isinstance(result, OptimizeModelResult):
+        return result.budget.spent
+    return Amounts(measurements=getattr(result, "measurements", 0), device_s=getattr(result, "device_s", 0.0))
+
+
+def digest(result: Part) -> dict[str, Any]:
+    """Return a result in short: intervals as text, numbers of four digits, the first items of lists, nothing empty."""
+    return cast("dict[str, Any]", _short(result))
+
+
+def _short(value: Any) -> Any:
+    match value:
+        case Interval() | Share():
+            return str(value)
+        case BaseModel():
+            return _short({name: getattr(value, name) for name in type(value).model_fields if name not in _UNREAD})
+        case dict():
+            short = {str(k): _short(v) for k, v in cast("dict[Any, Any]", value).items()}
+            return {k: v for k, v in short.items() if v is not None and v not in ("", [], {})}
+        case list():
+            return [_short(v) for v in cast("list[Any]", value)[:MOST_ITEMS]]
+        case float():
+            return float(f"{value:.4g}")
+        case _:
+            return value

@@ -1,0 +1,324 @@
+"""Optimise a whole model: a search for each of its most promising lines, within one budget, and the winners put in.
+
+Its folder holds all that it is resumed from: the record, and the lines as tasks. The runs are in the archive.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from forewarp.archive.store import Archive
+from forewarp.core.budget import Currency, Spend
+from forewarp.core.errors import CandidateError, TaskError, UsageError
+from forewarp.core.files import write_whole
+from forewarp.gpu_runner.formats import task as tasks
+from forewarp.models.patching import Replacement
+from forewarp.search.events import Event, Measured
+from forewarp.tools import session as sessions
+from forewarp.tools.apply_model import AppliedKernel, ApplyResult, LineKernel, PatchedModel
+from forewarp.tools.export import MODULE, drop_in
+from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Interval, Part
+from forewarp.tools.profile_model import Share, open_model
+from forewarp.tools.requests import OptimizeModelRequest, ResumeRequest
+from forewarp.tools.run_report import BudgetUse
+from forewarp.tools.search import Own, SearchJob, open_search, prepare, resume_search
+from forewarp.tools.session import Executors, closing_executors
+from forewarp.tools.wording import counted
+
+PREFIX = "w-"
+"""Of the ids of searches for whole models, which are the names of their folders."""
+RECORD, NEW_MODEL = "record.json", "model_new.py"
+LEAST = 2
+"""Measurements of a line's search: one, and one that confirms it."""
+JUDGING = 0.25
+"""Share of seconds that is kept for judging the whole."""
+
+
+class SearchedLine(Part):
+    """A line of the model's profile that is searched for, and the best kernel found for it."""
+
+    number: int
+    subgraph: str
+    operations: str
+    places: int
+    gain: Share = Field(description="Forecast share of the model's device time that a kernel saves.")
+    run_id: str = Field(default="", description="Its run in the archive; empty where none was begun.")
+    best: Interval | None = Field(default=None, description="Of the best kernel over the line itself.")
+    why_none: str = Field(default="", description="Why there is no kernel to put into the model.")
+
+
+class OptimizeModelResult(Part):
+    """A model's lines with the best kernels found for them, and the model with those that help it."""
+
+    summary: str
+    schema_version: int = SCHEMA_VERSION
+    status: Literal["finished", "interrupted"]
+    run_id: str = Field(description="Name of the folder, by which it is resumed.")
+    folder: str
+    model: str
+    device: Device
+    lines: list[SearchedLine]
+    budget: BudgetUse
+    applied: ApplyResult | None = Field(description="Null until the whole was judged.")
+
+
+class ModelRecord(Part):
+    """What a model's search is resumed from."""
+
+    schema_version: int = SCHEMA_VERSION
+    request: OptimizeModelRequest
+    model: str
+    device: Device
+    lines: list[SearchedLine]
+    judged: list[AppliedKernel] = Field(default_factory=list[AppliedKernel])
+    judging: Amounts = Amounts(measurements=0, device_s=0.0)
+    applied: ApplyResult | None = None
+
+
+def is_model_search(name: str) -> bool:
+    """Return whether a name is that of a model's search: its folder, or its id below `forewarp-runs`."""
+    return name.startswith(PREFIX) or (Path(name).expanduser() / RECORD).is_file()
+
+
+@contextmanager
+def open_model_search(
+    request: OptimizeModelRequest,
+    folder: Path | None = None,
+    *,
+    stage: Callable[[str], None] = lambda _: None,
+    executors: Executors | None = None,
+) -> Generator[ModelSearch]:
+    """Profile a model and write its most promising lines and the record; the searches begin with `work`.
+
+    Raises `UsageError`, also where the budget is too small for so many lines, and `TaskError` with the model's error.
+    """
+    search = request.search
+    prepare(search)
+    with closing_executors(executors) as kept:
+        stage("profiling the model")
+        model = open_model(str(search.task), request.call, search.place, kept)
+        chosen = [(s, line) for s, line in model.lines if s.problem][: request.top]
+        if not chosen:
+            raise UsageError(f"no line of {model.task.name} can be made a task", hint="`forewarp profile` says why")
+        least = (LEAST + 1) * len(chosen) + 2
+        if search.budget.measurements is not None and search.budget.measurements < least:
+            raise UsageError(
+                f"{counted(len(chosen), 'line')} and judging the whole take at least {least} measurements",
+                hint=f"pass --budget {least} or more, or a lower --top",
+            )
+        folder = (folder or Path("forewarp-runs") / f"{PREFIX}{secrets.token_hex(3)}").expanduser().absolute()
+        if (folder / RECORD).exists():
+            raise UsageError(f"{folder} holds a search already", hint=f"`forewarp resume {folder}` goes on with it")
+        place = search.place.model_copy(update={"archive": str(sessions.archive_path(search.place).absolute())})
+        search = search.model_copy(update={"task": str(Path(str(search.task)).expanduser().absolute()), "place": place})
+        record = ModelRecord(
+            request=request.model_copy(update={"search": search}),
+            model=model.task.name,
+            device=Device.of(model.target),
+            lines=[SearchedLine.of(line, subgraph=s.sha256) for s, line in chosen],
+        )
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for subgraph, line in chosen:
+                write_whole(folder / f"line{line.number}.py", subgraph.problem)
+        except OSError as e:
+            raise UsageError(f"{folder} cannot be written: {e.strerror}", hint="pass another --out") from None
+        with sessions.open_archive(place) as archive:
+            opened = ModelSearch(folder, record, archive, kept)
+            opened.save()
+            yield opened
+
+
+@contextmanager
+def resume_model_search(name: str, executors: Executors | None = None) -> Generator[ModelSearch]:
+    """Take up a model's search by its folder or id; raises `UsageError` where there is none."""
+    path = Path(name).expanduser()
+    folder = (path if (path / RECORD).is_file() else Path("forewarp-runs") / name).absolute()
+    try:
+        record = ModelRecord.model_validate_json((folder / RECORD).read_bytes())
+    except (OSError, ValidationError):
+        raise UsageError(f"{folder} holds no model's search", hint="pass the folder that `optimize` named") from None
+    with closing_executors(executors) as kept, sessions.open_archive(record.request.search.place) as archive:
+        yield ModelSearch(folder, record, archive, kept)
+
+
+class ModelSearch:
+    """A search for kernels of a whole model; the record is written after each step, so that a killed one goes on.
+
+    `runs` are those that were begun so far.
+    """
+
+    def __init__(self, folder: Path, record: ModelRecord, archive: Archive, executors: Executors) -> None:
+        self.folder, self.record, self.archive, self._executors = folder, record, archive, executors
+        self.runs = [line.run_id for line in record.lines if line.run_id]
+        self._working: SearchJob | None = None
+        self._stopped = False
+
+    @property
+    def run_id(self) -> str:
+        """The id, which is the folder's name."""
+        return self.folder.name
+
+    def save(self) -> None:
+        """Write the record."""
+        write_whole(self.folder / RECORD, self.record.model_dump_json(indent=1))
+
+    def stop(self) -> None:
+        """Ask to end with what there is; may be called from a signal handler."""
+        self._stopped = True
+        if self._working is not None:
+            self._working.stop()
+
+    def work(
+        self, stage: Callable[[str], None] = lambda _: None, watch: Callable[[Event], None] = lambda _: None
+    ) -> None:
+        """Do what is left: search for each line, the most promising first, then judge the whole.
+
+        `stage` gets what is being done, `watch` each event of the runs.
+        """
+        for index, line in enumerate(self.record.lines):
+            if not (self._stopped or line.why_none):
+                try:
+                    self._search(index, stage, watch)
+                except (CandidateError, TaskError, UsageError) as e:
+                    self._note(index, why_none=e.message)
+        if not self._stopped and self.record.applied is None:
+            self._apply(stage)
+
+    def result(self) -> OptimizeModelResult:
+        """Return what it came to so far."""
+        record, applied = self.record, self.record.applied
+        found = sum(line.best is not None for line in record.lines)
+        said = applied.summary if applied else f"The search for {record.model} goes on with `resume {self.folder}`."
+        judging, spent = record.judging, self.spent()
+        spent += Spend(judging.measurements or 0, judging.device_s or 0.0)
+        return OptimizeModelResult.of(
+            record,
+            summary=f"Kernels for {found} of {counted(len(record.lines), 'line')}. {said}",
+            status="finished" if applied else "interrupted",
+            run_id=self.run_id,
+            folder=str(self.folder),
+            budget=BudgetUse(spent=Amounts.of(spent), limit=record.request.search.budget),
+        )
+
+    def spent(self) -> Spend:
+        """Return what all searches have spent."""
+        return sum(map(self.archive.spend, self.runs), Spend())
+
+    def _share(self, index: int) -> Amounts:
+        """Return what a line may spend: its part, by gain, of what is left for it and the lines after it.
+
+        Raises `UsageError` where nothing is left.
+        """
+        lines, spent = self.record.lines, self.spent()
+        gains = [max(line.gain.value, 1e-6) for line in lines[index:]]
+        shares: dict[Currency, float] = {}
+        for currency, cap in self.record.request.search.budget.budget().caps.items():
+            after = 0
+            if currency == "measurements":
+                cap, after = cap - len(lines) - 2, LEAST * (len(gains) - 1)
+            elif currency in ("device_s", "wall_s"):
+                cap *= 1 - JUDGING
+            left = cap - spent.of(currency)
+            share = left * gains[0] / sum(gains)
+            if currency in ("measurements", "tokens"):
+                share = max(min(LEAST, left), min(round(share), left - after))
+            if share <= 0:
+                raise UsageError("the budget was spent before it was searched for")
+            shares[currency] = share
+        return Amounts.model_validate(shares)
+
+    def _search(self, index: int, stage: Callable[[str], None], watch: Callable[[Event], None]) -> None:
+        """Search for one line, or go on with its run, and keep its winner."""
+        line, of = self.record.lines[index], f"line {index + 1} of {len(self.record.lines)}"
+        if line.best is not None:
+            return
+        if not (line.run_id and self.archive.run(line.run_id).status == "finished"):
+            with self._run_of(index) as job, closing(job.events()) as events:
+                stage(f"{of} ({line.operations}): run {job.run_id}")
+                self._working = job
+                for event in events:
+                    watch(event)
+                    if isinstance(event, Measured):
+                        best = f"best {event.best:.3g}×" if event.best else "nothing works yet"
+                        stage(f"{of}: {event.spend.measurements} measured, {best}")
+            self._working = None
+        if not self._stopped:  # else the run is taken up again
+            self._take_winner(index)
+
+    @contextmanager
+    def _run_of(self, index: int) -> Generator[SearchJob]:
+        """Begin the run of a line, or take it up."""
+        line, request = self.record.lines[index], self.record.request.search
+        own = Own(executors=self._executors)
+        if line.run_id:
+            with resume_search(ResumeRequest.of(request, run_id=line.run_id), own) as job:
+                yield job
+            return
+        text = (self.folder / f"line{line.number}.py").read_text(encoding="utf-8")
+        task = tasks.from_source(text, f"{self.record.model}_line{line.number}")
+        with open_search(request.model_copy(update={"task": task, "budget": self._share(index)}), own) as job:
+            self.runs.append(job.run_id)
+            self._note(index, run_id=job.run_id)
+            yield job
+
+    def _take_winner(self, index: int) -> None:
+        """Write the module of a line's winner, or note why there is none."""
+        line = self.record.lines[index]
+        made = drop_in(self.archive, line.run_id)
+        if made is None or made.text is None:
+            self._note(index, why_none=made.evidence.why_no_module if made else "nothing worked")
+            return
+        module = self._module(line)
+        module.parent.mkdir(exist_ok=True)
+        write_whole(module, made.text)
+        slower = made.evidence.speedup.ratio <= 1
+        self._note(index, best=made.evidence.speedup, why_none="no kernel is faster than the line" if slower else "")
+
+    def _apply(self, stage: Callable[[str], None]) -> None:
+        """Judge the model with each winner, which the record keeps, then with those that help it."""
+        record, request = self.record, self.record.request
+        model = open_model(str(request.search.task), request.call, request.search.place, self._executors)
+        subgraphs = {s.sha256: s for s, _ in model.lines}
+        patched = PatchedModel(model, request.search.place, self._executors, under_compile=request.compile)
+        judged, before = list(record.judged), record.judging
+        found = [line for line in record.lines if not line.why_none]
+
+        def spent() -> Amounts:
+            measurements, device_s = before.measurements or 0, before.device_s or 0.0
+            return Amounts(measurements=measurements + patched.measurements, device_s=device_s + patched.device_s)
+
+        for place, line in enumerate(found):
+            if line.subgraph not in subgraphs:
+                raise UsageError(f"{record.model} has changed since its lines were searched for", hint="begin anew")
+            module = self._module(line)
+            text = module.read_text(encoding="utf-8")
+            winner = LineKernel(str(module), line.number, Replacement(subgraphs[line.subgraph], text))
+            if place >= len(judged):
+                stage(f"judging the model with the kernel of line {line.number} ({place + 1} of {len(found)})")
+                judged.append(patched.judge(winner))
+                self._set(judged=judged, judging=spent())
+            elif judged[place].kept:
+                patched.keep(winner)
+            if self._stopped:
+                return
+        applied = patched.result(judged, str(self.folder / NEW_MODEL), stage)
+        self._set(applied=applied, judging=spent())
+
+    def _module(self, line: SearchedLine) -> Path:
+        return self.folder / f"line{line.number}" / MODULE
+
+    def _note(self, index: int, **fields: object) -> None:
+        lines = list(self.record.lines)
+        lines[index] = lines[index].model_copy(update=fields)
+        self._set(lines=lines)
+
+    def _set(self, **fields: object) -> None:
+        self.record = self.record.model_copy(update=fields)
+        self.save()
