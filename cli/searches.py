@@ -325,7 +325,7 @@ def _row(line: RunLine) -> tuple[str, ...]:
         line.device.name,
         wording.speedup(best.speedup if best else None),
         best.verdict if best else "",
-        "" if best is None or best.noise_percent is None else f"±{best.noise_percent:.2g} %",
+        wording.noise(best.noise_percent if best else None),
         line.status,
         line.created[:16].replace("T", " "),
     )

@@ -51,6 +51,8 @@ def render(result: MeasureResult, console: Console, *, full: bool = False) -> No
 
 def render_many(found: MeasureManyResult, console: Console, *, full: bool = False) -> None:
     """Print one table of several kernels; each measurement by itself, too, if `full`."""
+    from forewarp.tools.measured import noise_of
+
     if full:
         for attempt in found.kernels:
             if attempt.result is not None:
@@ -65,8 +67,7 @@ def render_many(found: MeasureManyResult, console: Console, *, full: bool = Fals
             continue
         said = result.verdict if result.status == "ok" else result.status
         remark = "; ".join(result.flags) if result.status == "ok" else first_line(result.log)
-        noise = max((w.noise_percent for w in result.workloads if w.noise_percent is not None), default=None)
-        row = (wording.speedup(result.speedup), said, "" if noise is None else f"±{noise:.2g} %", remark)
+        row = (wording.speedup(result.speedup), said, wording.noise(noise_of(result.workloads)), remark)
         table.add_row(name, *row, style=display.colour(result.verdict))
     console.print(table)
     console.print(found.summary, style="bold")
@@ -85,7 +86,7 @@ def state_lines(
     workloads: Sequence[WorkloadResult], device: DeviceState | None, anchor: str = "reference"
 ) -> list[str]:
     """Return how far the numbers can be trusted: noise floor, warm L2 cache, state of the device; one line each."""
-    noise = [f"{w.name} ±{w.noise_percent:.2g} %" for w in workloads if w.noise_percent is not None]
+    noise = [f"{w.name} {wording.noise(w.noise_percent)}" for w in workloads if w.noise_percent is not None]
     warm = [f"{w.name} {wording.speedup(w.warm)}" for w in workloads if w.warm is not None]
     lines = [f"noise floor ({anchor} against itself): {' · '.join(noise)}"] if noise else []
     lines += [f"warm L2: {' · '.join(warm)}"] if warm else []

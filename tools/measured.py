@@ -124,16 +124,17 @@ def result_of(
     task: str, target: Target, candidate: Candidate, build: Build, m: Measurement, number: int | None = None
 ) -> MeasureResult:
     """Convert a measurement into a result."""
-    noise = max((_noise_percent(w.control) or 0.0 for w in m.workloads), default=0.0)
+    workloads = [workload_result(w) for w in m.workloads]
+    loud = loud_words(noise_of(workloads))
     return MeasureResult.of(
         m,
-        summary=_summary(task, target, m) + _loud(noise) + _insisted(m),
-        trusted=m.trusted and noise <= MAX_NOISE_PERCENT,
+        summary=_summary(task, target, m) + (f" Not to be trusted: {loud}." if loud else "") + _insisted(m),
+        trusted=m.trusted and not loud,
         speedup=speedup_of(m),
         task=task,
         device=Device.of(target),
         kernel=KernelId.of(candidate),
-        workloads=[workload_result(w) for w in m.workloads],
+        workloads=workloads,
         device_state=device_state(m),
         evidence=Facts.of(build.evidence),
         log=trim(m.log or build.log),
@@ -225,11 +226,16 @@ def _mhz(hertz: Sequence[float]) -> float | None:
     return median(known) / 1e6 if known else None
 
 
-def _loud(noise: float) -> str:
-    """Say that equal kernels came out too far apart for the number to be trusted; "" where they did not."""
-    if noise <= MAX_NOISE_PERCENT:
+def noise_of(workloads: Sequence[WorkloadResult]) -> float | None:
+    """Return the largest noise floor of some shapes, in percent."""
+    return max((w.noise_percent for w in workloads if w.noise_percent is not None), default=None)
+
+
+def loud_words(noise_percent: float | None) -> str:
+    """Say that equal kernels came out too far apart for a number to be trusted; "" where they did not."""
+    if noise_percent is None or noise_percent <= MAX_NOISE_PERCENT:
         return ""
-    return f" Not to be trusted: equal kernels came out up to {noise:.0f} % apart; measure again on a quieter device."
+    return f"equal kernels came out up to {noise_percent:,.0f} % apart; measure again on a quieter device"
 
 
 def _insisted(m: Measurement) -> str:

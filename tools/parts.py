@@ -122,6 +122,11 @@ class _Timed(Protocol):
     def high(self) -> float | None: ...
 
 
+def rounded(value: float, digits: int = 3) -> str:
+    """Return a number with so many significant digits, a large one with its thousands apart: 1,230, never 1.23e+03."""
+    return f"{float(f'{value:.{digits}g}'):,.15g}"
+
+
 class Interval(Part):
     """A speed-up over the reference (reference time / candidate time) with its interval."""
 
@@ -139,7 +144,7 @@ class Interval(Part):
         return {"ratio": given.speedup, "low": given.low, "high": given.high}
 
     def __str__(self) -> str:
-        return f"{self.ratio:.3g}× [{self.low:.3g}, {self.high:.3g}]"
+        return f"{rounded(self.ratio)}× [{rounded(self.low)}, {rounded(self.high)}]"
 
 
 class Device(Part):

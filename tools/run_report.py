@@ -19,7 +19,7 @@ from forewarp.search import lease
 from forewarp.search.account import AccountLine
 from forewarp.search.summary import RunSummary, best_of, summarise
 from forewarp.tools import wording
-from forewarp.tools.measured import DeviceState, WorkloadResult, device_state, workload_result
+from forewarp.tools.measured import DeviceState, WorkloadResult, device_state, loud_words, noise_of, workload_result
 from forewarp.tools.parts import (
     SCHEMA_VERSION,
     Amounts,
@@ -311,7 +311,7 @@ def winner(archive: Archive, run_id: str) -> Winner | None:
         kernel=KernelId.of(found.candidate),
         speedup=speedup_of(found),
         shapes={w.name: w.verdict for w in shapes},
-        noise_percent=max((w.noise_percent for w in shapes if w.noise_percent is not None), default=None),
+        noise_percent=noise_of(shapes),
         device_state=device_state(m) if m else None,
     )
 
@@ -421,6 +421,8 @@ def _summary(row: RunRow, found: RunSummary, best: BestKernel | None, source: st
     advice = "it is not clearly faster than the reference; keep the reference"
     if best.verdict == "ambiguous":
         advice = "but equal kernels came out unequal, or seconds and clock cycles disagree; keep the reference"
+    elif loud := loud_words(noise_of(best.workloads)):
+        advice = f"but {loud}"
     elif best.speedup.low > 1:
         advice = "use it"
     elif best.speedup.high < 1:

@@ -22,11 +22,18 @@ def speedup(value: Interval | None) -> str:
 
 def spread(ratio: float | None, low: float | None, high: float | None) -> str:
     """Return a speed-up with its interval from their parts, as far as they are known."""
-    from forewarp.tools.parts import Interval
+    from forewarp.tools.parts import Interval, rounded
 
     if ratio is None:
         return speedup(None)
-    return f"{ratio:.3g}×" if low is None or high is None else str(Interval(ratio=ratio, low=low, high=high))
+    return f"{rounded(ratio)}×" if low is None or high is None else str(Interval(ratio=ratio, low=low, high=high))
+
+
+def noise(percent: float | None) -> str:
+    """Return how far apart equal kernels came out; "" where that is not known."""
+    from forewarp.tools.parts import rounded
+
+    return "" if percent is None else f"±{rounded(percent, 2)} %"
 
 
 def slower(ratio: Interval) -> str:

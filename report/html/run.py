@@ -308,7 +308,7 @@ def _winner(document: SearchResult) -> list[PageBlock]:
             "speed-up [95 %]": lambda w: w.speedup,
             "candidate µs": lambda w: TableCell(wording.microseconds(w.candidate_us), "n"),
             "reference µs": lambda w: TableCell(wording.microseconds(w.reference_us), "n"),
-            "noise": lambda w: TableCell(_noise(w.noise_percent), "n"),
+            "noise": lambda w: TableCell(wording.noise(w.noise_percent), "n"),
             "warm L2": lambda w: w.warm,
             "with launch": lambda w: w.launched,
             "cycles": lambda w: w.cycles,
@@ -334,10 +334,6 @@ def _winner(document: SearchResult) -> list[PageBlock]:
         blocks += [Heading(title), TextList([(text, "", "") for text in texts])] if texts else []
     state = wording.device_line(best.device_state, best.workloads)
     return [*blocks, SmallPrint(state) if state else None, Fold("Source", "", [SourceLines.of(best.source)])]
-
-
-def _noise(percent: float | None) -> str:
-    return "" if percent is None else f"±{percent:{'.2g' if percent < 100 else ',.0f'}} %"
 
 
 def _forecasts(document: SearchResult, found: Mapping[str, CalibrationScores]) -> list[PageBlock]:

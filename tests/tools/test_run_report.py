@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, task
@@ -8,6 +10,7 @@ from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, tas
 from forewarp.archive.store import Archive
 from forewarp.core import serde
 from forewarp.core.budget import Budget
+from forewarp.core.values import Comparison, Measurement
 from forewarp.search.holdout import Generalises, Holdout, HoldoutShape
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
@@ -26,6 +29,25 @@ def test_the_curve_follows_the_order_of_measuring_not_of_proposing(tmp_path: Pat
     curve = [best.ratio for best in best_so_far(document.candidates) if best]
     assert curve == sorted(curve)
     assert len(curve) == 9
+
+
+class LoudExecutor(SyntheticExecutor):
+    """One on whose device equal kernels come out up to 150 % apart."""
+
+    def measure(self, *args: Any, **kwargs: Any) -> Measurement:
+        found = super().measure(*args, **kwargs)
+        control = Comparison(1.0, 0.9, 2.5, 1.0, 1.0)
+        return replace(found, workloads=tuple(replace(w, control=control) for w in found.workloads))
+
+
+def test_a_winner_among_equal_kernels_far_apart_is_to_be_measured_again(tmp_path: Path) -> None:
+    with Archive(tmp_path / "a.db") as archive:
+        settings = SearchSettings(budget=Budget(measurements=9))
+        search = Search.start(archive, task(), LoudExecutor(), TunablesProposer(), KnowingForecaster(), settings)
+        search.run()
+        summary = report(archive, search.run_id).summary
+    assert "equal kernels came out up to 150 % apart; measure again on a quieter device" in summary
+    assert "use it" not in summary
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forewarp.tools.parts import Interval
-from forewarp.tools.wording import amount, clock, speedup, spread
+from forewarp.tools.wording import amount, clock, noise, speedup, spread
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,7 @@ from forewarp.tools.wording import amount, clock, speedup, spread
         ((0.0764, None, None), "0.0764×"),
         ((2.784, 2.771, None), "2.78×"),
         ((None, None, None), "–"),
+        ((1234.5, 1000.2, 1512.9), "1,230× [1,000, 1,510]"),
     ],
 )
 def test_a_speedup_is_told_as_far_as_it_is_known(
@@ -26,6 +27,16 @@ def test_a_speedup_is_told_as_far_as_it_is_known(
 def test_an_interval_reads_the_same_whole_and_in_parts() -> None:
     assert speedup(Interval(ratio=1.5, low=1.25, high=1.75)) == spread(1.5, 1.25, 1.75)
     assert speedup(None) == spread(None, 1.0, 2.0)
+
+
+def test_noise_is_no_power_of_ten() -> None:
+    assert [noise(n) for n in (None, 0.0123, 4.56, 163.2, 25_000.0)] == [
+        "",
+        "±0.012 %",
+        "±4.6 %",
+        "±160 %",
+        "±25,000 %",
+    ]
 
 
 def test_durations_and_counts_are_short() -> None:
