@@ -37,18 +37,9 @@ _TABLES = (
     *("measurement", "spend", "event", "holdout"),
 )
 _BY_LENGTH = {
-    **{
-        4: "kernel",
-        5: "event",
-        6: "spend",
-        7: "decision",
-        8: "forecast",
-        11: "proposal",
-        13: "run",
-        14: "proposal",
-        15: "proposal",
-    },
-    **{19: "measurement", 21: "measurement"},
+    **{4: "kernel", 5: "event", 6: "spend", 7: "decision", 8: "forecast", 13: "run"},
+    **dict.fromkeys((11, 14, 15), "proposal"),
+    **dict.fromkeys((19, 21), "measurement"),
 }
 """Tables by the number of their columns, those of older schemas too; the others are told by their values."""
 _OLD_MEASUREMENT = 19

@@ -16,18 +16,10 @@ from rich.text import Text
 from forewarp.core.untrusted_text import one_line, printable
 
 _COLOURS = {
-    "faster": "green",
-    "ok": "green",
-    "finished": "green",
-    "measure": "green",
-    "accept": "green",
-    "slower": "red",
-    "failed": "red",
-    "incorrect": "red",
-    "ambiguous": "yellow",
-    "suspicious": "magenta",
-    "impossible": "magenta",
-    "interrupted": "yellow",
+    **dict.fromkeys(("faster", "ok", "finished", "measure", "accept"), "green"),
+    **dict.fromkeys(("slower", "failed", "incorrect"), "red"),
+    **dict.fromkeys(("ambiguous", "interrupted"), "yellow"),
+    **dict.fromkeys(("suspicious", "impossible"), "magenta"),
     "running": "cyan",
 }
 

@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from forewarp.core.errors import UsageError
+from forewarp.core.files import write_whole
 from forewarp.core.values import Target
 from forewarp.gpu_runner import devices
 from forewarp.tuning import forecasts, physics
@@ -86,9 +87,7 @@ class Lock:
         own = {"kernel": kernel, "configuration": label, "forecasts": forecasts.version()}
         self._choices = self._read() | self._choices | {key: own}
         text = json.dumps({"version": 1, "choices": dict(sorted(self._choices.items()))}, indent=1) + "\n"
-        written = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        written.write_text(text)
-        written.replace(self._path)
+        write_whole(self._path, text)
 
     def _read(self) -> dict[str, dict[str, str]]:
         if not self._path.exists():
@@ -111,9 +110,6 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
         self._undo: tuple[Any, Any, Any] | None = None
         self._thread = threading.local()
         self.choices: list[Choice] = []
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.remove()

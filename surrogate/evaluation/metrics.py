@@ -293,9 +293,9 @@ def _mean(values: Any) -> float:
 
 def _ranks(values: Array) -> Array:
     """Return ranks from 1, ties sharing the mean of theirs."""
-    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return (last - (counts - 1) / 2)[group]
+    from scipy.stats import rankdata  # slow to import
+
+    return rankdata(values)
 
 
 def _table(said: Array, came_true: Array, buckets: int) -> list[Bucket]:

@@ -68,14 +68,7 @@ FACTORIES, BODIES = "FOREWARP_FACTORIES", "FOREWARP_BODIES"
 
 # Names that only one part of the headers declares: a source with such a name needs that part.
 _PARTS = {
-    PYTHON: {
-        "PYBIND11_MODULE",
-        "TORCH_EXTENSION_NAME",
-        "pybind11",
-        "py",
-        "wrap_pybind_function",
-        "PyObject",
-    },
+    PYTHON: {"PYBIND11_MODULE", "TORCH_EXTENSION_NAME", "pybind11", "py", "wrap_pybind_function", "PyObject"},
     LIBRARY: {"TORCH_LIBRARY", "TORCH_LIBRARY_FRAGMENT", "TORCH_LIBRARY_IMPL", "Library"},
     INDEXING: {"indexing", "Slice", "Ellipsis", "index", "index_put_"},
 }

@@ -193,16 +193,7 @@ class Halves:
 _QUALIFIERS = {"__global__", "__device__", "__host__", "__constant__", "__managed__", "__shared__"}
 _NOT_VARIABLES = {
     *_QUALIFIERS,
-    "const",
-    "static",
-    "extern",
-    "unsigned",
-    "int",
-    "char",
-    "float",
-    "double",
-    "bool",
-    "half",
+    *("const", "static", "extern", "unsigned", "int", "char", "float", "double", "bool", "half"),
 }
 _TORCH = {"torch", "at", "c10", "Tensor", "pybind11", "py", "PYBIND11_MODULE"}
 _NAMESPACES = {"torch", "at", "c10", "py"}
