@@ -275,7 +275,7 @@ def runs(
     """List the latest runs, the newest first."""
     from forewarp.report import display
     from forewarp.report.documents import RunLine, RunsDocument
-    from forewarp.tools import session
+    from forewarp.tools import session, wording
     from forewarp.tools.parts import Device
     from forewarp.tools.run_report import standing, winner
 
@@ -299,7 +299,7 @@ def runs(
                     group_id=row.settings.get("group") or None,
                 )
                 lines.append(line)
-    summary = f"{len(lines)} run{'s' * (len(lines) != 1)} in {where}."
+    summary = f"{wording.counted(len(lines), 'run')} in {where}."
     if not lines:
         summary = f"No runs in {where} yet; start one with `forewarp optimize softmax`."
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from forewarp.tools.wording import counted
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -129,7 +131,7 @@ def _floor(workload: WorkloadFacts, short: str, *, full: bool) -> str:
 
 def _check(check: CpuCheck, console: Console) -> None:
     style = "yellow" if check.status == "unsupported" else "green" if check.sound else "red"
-    but = f", but {check.faults} fault{'s' * (check.faults != 1)}" if check.status == "ok" and check.faults else ""
+    but = f", but {counted(check.faults, 'fault')}" if check.status == "ok" and check.faults else ""
     console.print(f"{check.how}: {check.status}{but}. {check.message}".strip(), style=style)
     for w in check.workloads:
         shape = " ".join(f"{k}={v}" for k, v in w.constants.items())

@@ -86,7 +86,7 @@ class Tally:
                 self.counts["escalated"] += event.candidates
                 self._asked(event.tier, event.candidates, event.cost)
             case events.Unanswered():
-                whom = f"{event.candidates} candidate{'s' * (event.candidates != 1)}"
+                whom = wording.counted(event.candidates, "candidate")
                 line = f"{event.forecaster} gave no usable answer for {whom}: {' '.join(event.problem.split())}"
                 self.warnings.append(line)
                 return line

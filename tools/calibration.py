@@ -25,6 +25,7 @@ from forewarp.surrogate.evaluation import backtest, conformal, metrics
 from forewarp.tools import session
 from forewarp.tools.parts import SCHEMA_VERSION, Part, Place
 from forewarp.tools.requests import CalibrationRequest
+from forewarp.tools.wording import counted
 
 HISTORY = 8
 """Trials of each task of a pool that a forecaster is shown before it is asked about the others."""
@@ -358,7 +359,7 @@ def _of_tier(tier: TierCalibration) -> str:
         )
     before, after = tier.before, tier.after
     return (
-        f"{tier.forecaster}: {tier.outcomes} outcomes of {tier.tasks} task{'s' * (tier.tasks != 1)}; "
+        f"{tier.forecaster}: {tier.outcomes} outcomes of {counted(tier.tasks, 'task')}; "
         f"ECE {before.ece:.3f}, {after.ece:.3f} corrected; "
         f"{before.coverage:.0%} in the 80 % intervals, {after.coverage:.0%} corrected."
     )

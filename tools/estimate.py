@@ -17,7 +17,7 @@ from forewarp.core.values import Cost, DeviceKind, Target, Task
 from forewarp.search.settings import SearchSettings
 from forewarp.surrogate import prices
 from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Part, Source
-from forewarp.tools.wording import amount
+from forewarp.tools.wording import amount, counted
 
 ENOUGH = 3
 """Fewest measurements of an earlier run that say more than typical figures do."""
@@ -98,7 +98,7 @@ def estimate(
         alike = [r.spend for r in past if all(r.settings.get(name) == getattr(settings, name) for name in setup)]
         alike = [spend for spend in alike if spend.measurements >= ENOUGH]
         spans = {name: _span([s.of(name) / s.measurements for s in alike]) for name in CURRENCIES[1:]} if alike else {}
-        basis = f"{len(alike)} earlier run{'s' * (len(alike) > 1)} of this task here"
+        basis = f"{counted(len(alike), 'earlier run')} of this task here"
         if not alike:
             spans, basis = _typical(target.kind, settings, dollars, devices)
     ends = [_end(settings, {k: v[i] for k, v in spans.items()}, None if rows is None else len(rows)) for i in range(3)]

@@ -28,6 +28,7 @@ from forewarp.tools import session as sessions
 from forewarp.tools import sources
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, Part, Place, trim
 from forewarp.tools.requests import InspectRequest
+from forewarp.tools.wording import counted
 
 CHECK_S = 20.0
 """Seconds that a check without a GPU may take."""
@@ -336,7 +337,7 @@ def _summary(found: list[KernelInspection], target: Target) -> str:
     many = f"{len(found)} kernels" if len(found) > 1 else Path(found[0].path).name or "the kernel"
     if not failed:
         problems = sum(len(k.problems) for k in found)
-        noted = f"{problems} problem{'s' * (problems != 1)} noted" if problems else "no problem seen"
+        noted = f"{counted(problems, 'problem')} noted" if problems else "no problem seen"
         checked = [k.check for k in found if k.check is not None]
         said = f", {', '.join(sorted({c.how for c in checked}))}: {_outcomes(checked)}" if checked else ""
         return f"{many} compiles for {target.name}, {noted}{said}.".replace("kernels compiles", "kernels compile")

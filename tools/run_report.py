@@ -412,7 +412,7 @@ def _why_none(lines: Sequence[CandidateLine]) -> str:
 
 def _summary(row: RunRow, found: RunSummary, best: BestKernel | None, source: str) -> str:
     where = f"{found.task} on {row.target.name}{' (replay of recorded measurements)' if source == 'replay' else ''}"
-    effort = f"{found.considered} candidate{'s' * (found.considered != 1)} considered, {found.measured} measured"
+    effort = f"{wording.counted(found.considered, 'candidate')} considered, {found.measured} measured"
     state = {"running": " so far", "interrupted": " before it was interrupted", "failed": " before it failed"}
     when = state.get(found.status, "")
     if best is None:
