@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from forewarp.core.errors import UsageError
-from forewarp.core.values import Candidate, Constant, Language, Task, Tolerance
+from forewarp.core.values import AskedGradients, Candidate, Constant, Language, Task, Tolerance
 from forewarp.gpu_runner.formats.task import from_source
 from forewarp.tools.parts import Kernel, Part, Place, trim
 from forewarp.tools.requests import Caps, SearchRequest, checked
@@ -47,8 +47,9 @@ class Options(Where, total=False):
 
     Caps besides the budget: `max_gpu_seconds`, `max_usd`, `max_tokens`, `deadline` in seconds. Models: `base_url` of an
     OpenAI-compatible server, `forecast_model`, `language` to keep to. `allow_tf32` accepts products in TF32,
-    `inputs` is a file of captured calls, which become the task's shapes. Policy: `confirm`, `holdout`, `audit`,
-    `explore`, `proposals`, `measure_per_round`, `patience`, `plans`, `learn_across_runs`. The rest is that of `Where`.
+    `gradients` asks for them ("only" or "too"), `inputs` is a file of captured calls, which become the task's shapes.
+    Policy: `confirm`, `holdout`, `audit`, `explore`, `proposals`, `measure_per_round`, `patience`, `plans`,
+    `learn_across_runs`. The rest is that of `Where`.
     """
 
     max_gpu_seconds: float | None
@@ -59,6 +60,7 @@ class Options(Where, total=False):
     forecast_model: str | None
     language: Language | None
     allow_tf32: bool
+    gradients: AskedGradients | None
     inputs: str | Path | None
     confirm: bool
     holdout: bool
@@ -138,6 +140,7 @@ def define_task(
     title: str = "",
     perturb: bool = True,
     allow_tf32: bool = False,
+    gradients: AskedGradients | None = None,
     family: str = "",
 ) -> Task:
     """Make a task of Python source text that defines `class Model`, `get_inputs()` and `get_init_inputs()`.
@@ -151,6 +154,7 @@ def define_task(
         seeds: Kernels to start searches from: files, texts or candidates.
         title: What it is, in words.
         allow_tf32: True where products in TF32 are accepted although the reference computes them in fp32.
+        gradients: "only" for a task whose outputs are gradients, given upstream ones; "too" for both.
         perturb: False where scaled or negated inputs would mean nothing to the reference.
         family: Kind of operation, such as "reduction".
 
@@ -166,5 +170,6 @@ def define_task(
         seeds=tuple(choose_candidate(kernel_of(s)) for s in seeds),
         perturb=perturb,
         allow_tf32=allow_tf32,
+        gradients=gradients,
         family=family,
     )

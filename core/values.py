@@ -18,6 +18,8 @@ from forewarp.core import bins
 Language = Literal["cpp", "triton", "cuda", "python"]
 DeviceKind = Literal["cpu", "cuda"]
 TaskFormat = Literal["kernelbench", "gpumode"]
+AskedGradients = Literal["only", "too"]
+"""Gradients as a task's outputs: in place of forward's outputs, or behind them."""
 Mode = Literal["train", "eval"]
 """Mode of a task's modules: as they are constructed, which is training mode unless they say otherwise, or `eval()`."""
 Status = Literal["ok", "compile_error", "incorrect", "runtime_error", "timeout", "crashed", "out_of_memory"]
@@ -100,6 +102,20 @@ class TensorSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Backward:
+    """Backward pass of a task that asks for gradients, as its reference's autograd takes it.
+
+    `upstream` are the gradients that a kernel gets behind forward's inputs, in order, each named by the position of the
+    output that it belongs to. The gradients that it returns are those of forward's tensors at the positions `inputs`,
+    then those of `params`, by `state_dict` key.
+    """
+
+    upstream: tuple[TensorSpec, ...]
+    inputs: tuple[int, ...]
+    params: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """An operation of torch that a reference calls `times` times with tensors of these sizes.
 
@@ -130,7 +146,7 @@ class Signature:
     position the written input that the reference returns as that output: the two are one buffer. `state` names the
     buffers and parameters that a call of the reference changes, as `state_dict` does: they are put back before every
     call. `random` says that the reference draws random numbers in a call. `operations` are what its own call consists
-    of, in the order first seen; empty where they were not counted.
+    of, in the order first seen; empty where they were not counted. `backward` is None where no gradients are asked for.
     """
 
     workload: str
@@ -147,6 +163,7 @@ class Signature:
     state: tuple[str, ...] = ()
     random: bool = False
     operations: tuple[Operation, ...] = ()
+    backward: Backward | None = None
 
 
 class _Identified:
@@ -189,7 +206,8 @@ class Task:
     false where scaled or negated inputs would mean nothing to the reference. `mode` is that of reference and candidate
     modules. `family` names the kind of operation by which pools are split (`pool/README.md`), "" where none is known.
     `allow_tf32` accepts products in TF32 where the reference computes them in fp32. Of a task with captured inputs,
-    `files` also holds these, as text under the name `CAPTURED`, and each workload is one of their calls.
+    `files` also holds these, as text under the name `CAPTURED`, and each workload is one of their calls. With
+    `gradients`, those are what a candidate returns, see `Backward`.
     """
 
     name: str
@@ -204,6 +222,7 @@ class Task:
     family: str = ""
     mode: Mode = "train"
     allow_tf32: bool = False
+    gradients: AskedGradients | None = None
 
     def without_seeds(self) -> Task:
         """Return the problem alone, as jobs on it need it."""
@@ -211,7 +230,7 @@ class Task:
 
     @property
     def sha256(self) -> str:
-        """Identity of the problem: reference, workloads, tolerance, mode and whether TF32 will do; not the seeds."""
+        """Identity of the problem: reference, workloads, tolerance, mode, gradients, whether TF32 will do; no seeds."""
         shapes = {kind: [(w.name, dict(w.constants)) for w in ws] for kind, ws in self.workloads.items()}
         tolerance = (self.tolerance.rtol, self.tolerance.atol) if self.tolerance else None
         problem: list[object] = [shapes, tolerance]
@@ -221,6 +240,8 @@ class Task:
             problem.append({"mode": self.mode})
         if self.allow_tf32:
             problem.append("TF32 accepted")
+        if self.gradients:
+            problem.append({"gradients": self.gradients})
         weights = {kind: [w.weight for w in ws] for kind, ws in self.workloads.items()}
         if any(w != 1.0 for each in weights.values() for w in each):
             problem.append({"weights": weights})

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.languages import C_SUFFIXES
-from forewarp.core.values import Language
+from forewarp.core.values import AskedGradients, Language
 from forewarp.mcp_server.answers import Detail
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.tools.parts import Kernel, Part, Place
@@ -50,6 +50,7 @@ _OWN: dict[str, tuple[Any, Any, str]] = {
     "language": (Language | None, None, ""),
     "inputs": (str | None, None, "File of captured calls."),
     "allow_tf32": (bool, False, "Accept TF32 for fp32."),
+    "gradients": (AskedGradients | None, None, "As outputs: only, or too."),
     "paths": (list[str] | None, None, "Files to rank."),
     "against": (str | None, None, "Kernel file in place of the reference."),
     "forecaster": (Literal["learned", "llm", "cascade"] | None, None, ""),

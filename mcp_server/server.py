@@ -58,15 +58,17 @@ class Tool(NamedTuple):
 
 
 TOOLS = (
-    Tool("describe", texts.DESCRIBE, READS, "task language about", Described),
+    Tool("describe", texts.DESCRIBE, READS, "task language gradients about", Described),
     Tool("make_task", texts.MAKE_TASK, WRITES, "path function args init", TaskAnswer),
-    Tool("validate_task", texts.VALIDATE, READS, "task inputs device", ValidateAnswer, ValidateRequest),
-    Tool("inspect_kernel", texts.INSPECT, READS, f"{KERNEL} target check inputs", InspectAnswer, InspectRequest),
+    Tool("validate_task", texts.VALIDATE, READS, "task inputs gradients device", ValidateAnswer, ValidateRequest),
+    Tool(
+        "inspect_kernel", texts.INSPECT, READS, f"{KERNEL} target check inputs gradients", InspectAnswer, InspectRequest
+    ),
     Tool(
         "forecast_kernel",
         texts.FORECAST,
         READS.model_copy(update=OPEN),
-        f"{KERNEL} paths inputs against allow_tf32 target device forecaster model detail",
+        f"{KERNEL} paths inputs against allow_tf32 gradients target device forecaster model detail",
         ForecastAnswer,
         ForecastRequest,
     ),
@@ -74,7 +76,7 @@ TOOLS = (
         "measure_kernel",
         texts.MEASURE,
         RUNS,
-        f"{KERNEL} inputs against allow_tf32 device wait_s detail",
+        f"{KERNEL} inputs against allow_tf32 gradients device wait_s detail",
         MeasureAnswer,
         MeasureRequest,
     ),
@@ -83,7 +85,7 @@ TOOLS = (
         texts.SEARCH,
         RUNS.model_copy(update=OPEN),
         "task budget max_gpu_seconds max_usd max_tokens deadline_s forecaster model seed_kernels language inputs "
-        "allow_tf32 seed device detail",
+        "allow_tf32 gradients seed device detail",
         SearchAnswer,
         SearchRequest,
     ),

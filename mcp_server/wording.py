@@ -10,6 +10,7 @@ _ARGUMENTS = {
     **{name: name for name in ("language", "check", "args", "seed", "budget", "max_usd", "max_tokens")},
     **{name: name for name in ("top", "call", "line", "format")},
     "allow_tf32": "allow_tf32",
+    "gradients": "gradients",
     "max_gpu_seconds": "max_gpu_seconds",
     "seed_kernel": "seed_kernels",
     "deadline": "deadline_s",

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from forewarp.core.budget import DEFAULT_MEASUREMENTS, OPEN, Budget
 from forewarp.core.errors import DeviceError, UsageError
-from forewarp.core.values import Language
+from forewarp.core.values import AskedGradients, Language
 from forewarp.mcp_server.answers import (
     CODE_BYTES,
     POLL_S,
@@ -134,6 +134,7 @@ class Work:
             inputs=self.requests.inputs(given["inputs"]),
             target=given["target"] or "auto",
             check=given["check"],
+            gradients=given["gradients"],
             python=self.options.place.python,
         )
         with self._forecasts:
@@ -415,7 +416,7 @@ class Work:
         """Return the description of a task, or of device, tasks, budget and recent work."""
         del say
         if given["task"] is not None:
-            return self._task(given["task"], given["language"])
+            return self._task(given["task"], given["language"], given["gradients"])
         if given["about"] == "format":
             language: Language = given["language"] or describe.languages_at(self.options.place)[0]
             return Described(
@@ -433,13 +434,13 @@ class Work:
         links = {"runs": "forewarp://runs"} if "recent" in parts else {}
         return Described(summary=" ".join(text for _, text in parts.values()), links=links, **fields)
 
-    def interface(self, task: str, language: Language | None) -> TaskInterface:
+    def interface(self, task: str, language: Language | None, gradients: AskedGradients | None = None) -> TaskInterface:
         """Return what a task passes to a kernel, and a kernel to begin with."""
-        return task_interface(self.requests.task(task), self.options.place, language, self._executors)
+        return task_interface(self.requests.task(task), self.options.place, language, self._executors, gradients)
 
-    def _task(self, name: str, language: Language | None) -> Described:
+    def _task(self, name: str, language: Language | None, gradients: AskedGradients | None) -> Described:
         """Describe a task; with a language also the format of candidates in it."""
-        found = self.interface(name, language)
+        found = self.interface(name, language, gradients)
         facts, start = found.facts, found.start
         said = f"What it passes to a kernel is not known: {found.problem}." if found.problem else ""
         said = start.note if start and start.note else said

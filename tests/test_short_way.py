@@ -22,7 +22,10 @@ HOME = Path(forewarp.__file__).parent
 DOCUMENT = Path(__file__).parents[1] / "docs" / "architecture.md"
 ELSEWHERE = ("core/", "gpu_runner/worker/")
 """The values that all rooms speak in, and what runs in the worker's own processes."""
-PREPARING = ("gpu_runner/formats/", "archive/migrations.py", "tools/parts.py", "tools/session.py", "tools/sources.py")
+PREPARING = (
+    *("gpu_runner/formats/", "archive/migrations.py", "tools/parts.py", "tools/requests.py", "tools/session.py"),
+    "tools/sources.py",
+)
 """Reads the request and opens the session, before there is anything to measure."""
 
 

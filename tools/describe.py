@@ -9,7 +9,7 @@ from pydantic import Field
 from forewarp.archive.pools.parquet import tasks_of
 from forewarp.core.errors import DeviceError
 from forewarp.core.languages import languages_on
-from forewarp.core.values import DeviceKind, Language, Task, Tolerance
+from forewarp.core.values import AskedGradients, DeviceKind, Language, Task, Tolerance
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers import cpp
 from forewarp.gpu_runner.formats import task as tasks
@@ -47,6 +47,7 @@ class TaskFacts(Part):
     reference: str
     shapes: dict[str, str]
     tolerance: str
+    gradients: AskedGradients | None = Field(description="What is asked for: gradients only, or behind outputs, too.")
     seeds: dict[str, str] = Field(description="Text of a kernel that works, by language.")
 
 

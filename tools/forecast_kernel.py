@@ -246,13 +246,13 @@ def forecast_kernel(
 
 @contextmanager
 def _opened(request: ForecastRequest, executors: Executors | None) -> Generator[Session]:
-    place, inputs, allow = request.place, request.inputs, request.allow_tf32
+    place = request.place
     if request.target is None:
-        with sessions.open_session(place, request.task, executors, inputs=inputs, allow_tf32=allow) as opened:
+        with sessions.open_session(place, request.task, executors, **request.options) as opened:
             yield opened
         return
     target = choose_target(request.target)
-    task = sessions.load_task(request.task, place, inputs=inputs, allow_tf32=allow)
+    task = sessions.load_task(request.task, place, **request.options)
     with sessions.open_archive(place) as archive, closing_executors(executors) as kept:
         yield Session(task, kept.compiler(place, target), archive)
 

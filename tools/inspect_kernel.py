@@ -26,7 +26,7 @@ from forewarp.inspection.tracing.files import arguments
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools import session as sessions
 from forewarp.tools import sources
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, Part, Place, trim
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, Part, Place, TaskOptions, trim
 from forewarp.tools.requests import InspectRequest
 from forewarp.tools.wording import counted
 
@@ -176,10 +176,12 @@ def inspect_kernels(request: InspectRequest, *, stage: Callable[[str], None] = l
         raise UsageError(
             "a check compares a kernel with the reference of a task, and none is given", hint="pass a task, too"
         )
-    if request.task is None and request.inputs is not None:
-        raise UsageError("--inputs needs a task, whose calls they are", hint="pass --task TASK, or leave --inputs out")
-    place = Place(python=request.python)
-    task = None if request.task is None else sessions.load_task(request.task, place, inputs=request.inputs)
+    if request.task is None and (request.inputs is not None or request.gradients is not None):
+        raise UsageError(
+            "--inputs and --gradients change a task, and none is given", hint="pass --task TASK, or leave them out"
+        )
+    place, options = Place(python=request.python), TaskOptions(inputs=request.inputs, gradients=request.gradients)
+    task = None if request.task is None else sessions.load_task(request.task, place, **options)
     arguments.parse(request.args)
     executor = LocalExecutor(target, python=request.python or sys.executable)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from forewarp.core.errors import DeviceError, WorkerError
-from forewarp.core.values import Language, Signature, Task, TensorSpec
+from forewarp.core.values import AskedGradients, Language, Signature, Task, TensorSpec
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import c_types
 from forewarp.gpu_runner.formats.skeleton import PlanNames, skeleton
@@ -50,12 +50,18 @@ class TaskInterface(Part):
     problem: str = ""
 
 
-def task_interface(name: str, place: Place, language: Language | None, executors: Executors) -> TaskInterface:
+def task_interface(
+    name: str,
+    place: Place,
+    language: Language | None,
+    executors: Executors,
+    gradients: AskedGradients | None = None,
+) -> TaskInterface:
     """Return what a task passes to a kernel, and a kernel to begin with; its reference runs, confined.
 
     Without a language, the task's shortest own kernel decides, else the device. Raises `TaskError`.
     """
-    task = sessions.load_task(name, place)
+    task = sessions.load_task(name, place, gradients=gradients)
     facts = describe.task_of(task, place)
     written = [seed for seed in task.seeds if seed.language in facts.seeds]
     shortest = min(written, key=lambda seed: len(seed.source), default=None)

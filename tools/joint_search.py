@@ -129,12 +129,8 @@ def open_joint(
     prepared = [prepare(request.model_copy(update={"place": place})) for place in places]
     with ExitStack() as stack:
         executors = executors or stack.enter_context(Executors())
-        allow = request.allow_tf32
         opened = [
-            stack.enter_context(
-                sessions.open_session(p, request.task, executors, inputs=request.inputs, allow_tf32=allow)
-            )
-            for p in places
+            stack.enter_context(sessions.open_session(p, request.task, executors, **request.options)) for p in places
         ]
         names = [o.executor.target.name for o in opened]
         if len(set(names)) < len(names):

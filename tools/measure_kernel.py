@@ -53,8 +53,7 @@ def measure_kernel(
     candidate = sessions.choose_candidate(request.kernel)
     other = _other(request.against, request.place)
     stage("starting the device")
-    place, allow = request.place, request.allow_tf32
-    with sessions.open_session(place, request.task, executors, inputs=request.inputs, allow_tf32=allow) as opened:
+    with sessions.open_session(request.place, request.task, executors, **request.options) as opened:
         task, executor, archive = opened.task, opened.executor, opened.archive
         sessions.check_language(candidate, executor)
         stage("compiling")
@@ -89,8 +88,7 @@ def measure_kernels(
     """
     other = _other(request.against, request.place)
     stage("starting the device")
-    place, allow = request.place, request.allow_tf32
-    with sessions.open_session(place, request.task, executors, inputs=request.inputs, allow_tf32=allow) as opened:
+    with sessions.open_session(request.place, request.task, executors, **request.options) as opened:
         chosen = [_choose(k, opened.executor) for k in request.kernels]
         wanted = {c.sha256: c for c in chosen if isinstance(c, Candidate)}
         results: dict[str, MeasureResult] = {}

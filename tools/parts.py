@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, Self, cast
+from typing import Annotated, Any, Literal, Protocol, Self, TypedDict, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, model_validator
 
 from forewarp.core import bins
 from forewarp.core.budget import Budget
-from forewarp.core.values import Candidate, Forecast, Language, Task
+from forewarp.core.values import AskedGradients, Candidate, Forecast, Language, Task
 
 SCHEMA_VERSION = 1
 """Rises whenever a field of a result changes its meaning or goes away; new fields do not raise it."""
@@ -44,6 +44,14 @@ class Part(BaseModel):
     def __str__(self) -> str:
         summary = getattr(self, "summary", None)
         return summary if isinstance(summary, str) else super().__str__()
+
+
+class TaskOptions(TypedDict, total=False):
+    """Options that change a task: captured calls as its workloads, TF32 accepted, gradients asked for."""
+
+    inputs: str | None
+    allow_tf32: bool
+    gradients: AskedGradients | None
 
 
 class Place(Part):

@@ -11,8 +11,8 @@ from pydantic import Field, ValidationError
 
 from forewarp.core.budget import DEFAULT_MEASUREMENTS
 from forewarp.core.errors import UsageError
-from forewarp.core.values import Language
-from forewarp.tools.parts import Amounts, FilePath, Kernel, Part, Place, TaskOrFile, trim
+from forewarp.core.values import AskedGradients, Language
+from forewarp.tools.parts import Amounts, FilePath, Kernel, Part, Place, TaskOptions, TaskOrFile, trim
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 
@@ -30,6 +30,13 @@ Inputs = Annotated[
     Field(
         description="File of captured calls (torch.save), which become the task's shapes, weighted by how often they "
         "occur."
+    ),
+]
+Gradients = Annotated[
+    AskedGradients | None,
+    Field(
+        description="Ask for gradients, given upstream ones: only in place of outputs (a backward kernel), too behind "
+        "them (a training step)."
     ),
 ]
 Against = Annotated[Kernel | None, Field(description="Kernel to compare with, instead of the reference.")]
@@ -85,7 +92,13 @@ class TaskRequest(Part):
     allow_tf32: bool = Field(
         default=False, description="Accept products in TF32 where the reference computes them in fp32."
     )
+    gradients: Gradients = None
     place: Place = Place()
+
+    @property
+    def options(self) -> TaskOptions:
+        """Return the options that change the task."""
+        return TaskOptions(inputs=self.inputs, allow_tf32=self.allow_tf32, gradients=self.gradients)
 
 
 class MeasureRequest(TaskRequest):
@@ -115,6 +128,11 @@ class ExportKernelRequest(Part):
         default="package",
         description="package is an installable op of torch with tests and benchmark; file a module in the place of the "
         "reference; vllm-op a file that registers the op in vLLM's way.",
+    )
+    backward: str | None = Field(
+        default=None,
+        description="For a package, winner of the same task with --gradients only: a run, or, with `task`, the file of "
+        "a measured kernel. Gradients are the reference's if left out.",
     )
     name: str | None = Field(default=None, description="Name of the package and op; the task's if left out.")
     tunables: dict[str, int] = Field(
@@ -203,6 +221,7 @@ class InspectRequest(Part):
     )
     kernels: list[Kernel] = Field(min_length=1, description="Files that hold the kernels.")
     inputs: Inputs = None
+    gradients: Gradients = None
     target: str = Field(
         default="auto",
         description="a100, h100, h200, b200, l40s, rtx4090 or cuda; auto is this machine's GPU, else the H200.",

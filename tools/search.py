@@ -108,8 +108,7 @@ def search(
 def open_search(request: SearchRequest, own: Own = NOTHING) -> Generator[SearchJob]:
     """Register a run; the work begins when its events are read."""
     prepared = prepare(request, own)
-    place, allow = request.place, request.allow_tf32
-    with sessions.open_session(place, request.task, own.executors, inputs=request.inputs, allow_tf32=allow) as opened:
+    with sessions.open_session(request.place, request.task, own.executors, **request.options) as opened:
         yield prepared.fitted(opened).begin()
 
 
@@ -229,7 +228,7 @@ def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
     Raises what `open_search` would raise for the request.
     """
     prepared, place = prepare(request, own), request.place
-    task = sessions.load_task(request.task, place, inputs=request.inputs, allow_tf32=request.allow_tf32)
+    task = sessions.load_task(request.task, place, **request.options)
     replay = sessions.open_executor(place, task) if place.device == "replay" else None
     if replay is None and place.pool:
         raise sessions.only_for_replay(place)

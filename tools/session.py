@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from forewarp.archive.pools.parquet import read_pool, tasks_of
 from forewarp.archive.store import Archive, default_path
@@ -23,7 +23,7 @@ from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.formats.inductor import compiled
 from forewarp.tools import sources
-from forewarp.tools.parts import Kernel, Place
+from forewarp.tools.parts import Kernel, Place, TaskOptions
 from forewarp.tools.suite_modules import identical
 
 if TYPE_CHECKING:
@@ -131,23 +131,21 @@ def open_session(
     place: Place,
     task: str | Task,
     executors: Executors | None = None,
-    *,
-    inputs: str | None = None,
-    allow_tf32: bool = False,
+    **options: Unpack[TaskOptions],
 ) -> Generator[Session]:
     """Load the task, open the archive, then start the device; what was opened here is closed at the end."""
-    loaded = load_task(task, place, inputs=inputs, allow_tf32=allow_tf32)
+    loaded = load_task(task, place, **options)
     with open_archive(place) as archive, closing_executors(executors) as kept:
         yield Session(loaded, kept.get(place, loaded), archive)
 
 
-def load_task(name: str | Task, place: Place, *, inputs: str | None = None, allow_tf32: bool = False) -> Task:
+def load_task(name: str | Task, place: Place, **options: Unpack[TaskOptions]) -> Task:
     """Load a task by name or path; on replay, a name may also be that of a task that only the pool knows.
 
-    A `Task` is returned as it is. `inputs` is a file of captured calls, which become its workloads; `allow_tf32` makes
-    it accept TF32. Raises `TaskError`, also for what is wrong with the file of inputs, and `UsageError` for inputs on
-    replay.
+    A `Task` is returned as it is, but for the options. Raises `TaskError`, also for what is wrong with the file of
+    inputs, and `UsageError` for inputs on replay.
     """
+    inputs, gradients = options.get("inputs"), options.get("gradients")
     if inputs is not None and place.device == "replay":
         raise UsageError("a recorded pool has no captured inputs", hint="leave the inputs out, or --device replay")
     if inputs is not None:
@@ -155,7 +153,14 @@ def load_task(name: str | Task, place: Place, *, inputs: str | None = None, allo
     loaded = name if isinstance(name, Task) else _loaded(name, place)
     if inputs is not None:
         loaded = _with_inputs_of(place, loaded, Path(inputs).expanduser())
-    return replace(loaded, allow_tf32=True) if allow_tf32 else loaded
+    if gradients and loaded.format != "kernelbench":
+        raise TaskError(
+            f"{loaded.name} has a check of its own, which knows no gradients",
+            hint="write the operation as a KernelBench file, of class Model and get_inputs()",
+        )
+    if gradients and gradients != loaded.gradients:
+        loaded = replace(loaded, gradients=gradients, seeds=())  # which are kernels of another task
+    return replace(loaded, allow_tf32=True) if options.get("allow_tf32") else loaded
 
 
 def _here(place: Place) -> str:

@@ -72,7 +72,7 @@ def validate_task(
     with the reference's own error.
     """
     with closing_executors(executors) as kept:
-        task = load_task(request.task, request.place, inputs=request.inputs, allow_tf32=request.allow_tf32)
+        task = load_task(request.task, request.place, **request.options)
         stage("starting the device")
         executor = kept.get(request.place, task)
         if not isinstance(executor, Validator):

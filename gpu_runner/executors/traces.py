@@ -49,7 +49,7 @@ class Traces:
         if backward is None and "autograd" not in candidate.source:
             backward = False
         workloads = task.workloads[self._target.kind]
-        about = (task.reference, task.format, dict(task.files), task.mode, serde.to_data(workloads))
+        about = (task.reference, task.format, dict(task.files), task.mode, task.gradients, serde.to_data(workloads))
         key = self._key(candidate.source, about, dict(versions), backward)
         if (kept := self._kept(key)) is not None:
             return kept

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from forewarp.core.values import Language, Signature, Task, TensorSpec
+from forewarp.core.values import Backward, Language, Signature, Task, TensorSpec
 from forewarp.gpu_runner.formats import c_types
 
 _TAKEN = {"n", "run", "int", "long", "float", "double", "char", "bool", "void", "const", "auto", "register", "signed"}
@@ -54,12 +54,17 @@ class PlanNames:
     @staticmethod
     def of(task: Task, signature: Signature) -> PlanNames:
         """Return the parameters of the reference's `forward` as names, where there are as many of them as inputs."""
-        count = len(signature.inputs) + len(signature.scalars)
+        backward = signature.backward or Backward((), (), ())
+        count = len(signature.inputs) + len(signature.scalars) - len(backward.upstream)
         own = _forward(task.reference)
-        inputs = _distinct(own if len(own) == count else [f"in{i}" for i in range(count)], _TAKEN)
+        own = own if len(own) == count else [f"in{i}" for i in range(count)]
+        results = len(signature.outputs) - len(backward.inputs) - len(backward.params)
+        several = len(signature.outputs if signature.backward is None else backward.upstream) > 1
+        inputs = _distinct([*own, *(f"grad_out{s.name if several else ''}" for s in backward.upstream)], _TAKEN)
         tensors = [name for i, name in enumerate(inputs) if str(i) not in signature.scalars]
-        several = len(signature.outputs) > 1
-        made = _distinct([f"out{i}" if several else "out" for i in range(len(signature.outputs))], {*_TAKEN, *inputs})
+        gradients = [f"grad_{name}" for name in (*(tensors[i] for i in backward.inputs), *backward.params)]
+        outputs = [f"out{i}" if several else "out" for i in range(results)]
+        made = _distinct([*outputs, *gradients], {*_TAKEN, *inputs})
         outputs = [tensors[signature.aliases[str(i)]] if str(i) in signature.aliases else n for i, n in enumerate(made)]
         keys = [p.name for p in signature.params]
         params = _distinct([re.sub(r"\W", "_", key) for key in keys], {*_TAKEN, *inputs, *outputs})

@@ -31,6 +31,11 @@ _SIMPLE: Mapping[str, tuple[Callable[[Any], bool], str, Any]] = {
     "mode": (lambda v: v in ("train", "eval"), '"train" or "eval", which calls eval() on modules', "train"),
     "perturb": (_is_truth, "true or false", True),
     "allow_tf32": (_is_truth, "true or false", False),
+    "gradients": (
+        lambda v: v in ("only", "too", None),
+        '"only", for gradients in place of outputs, or "too", for both',
+        None,
+    ),
     "inputs": (_is_text, 'the name of a file such as "calls.pt"', ""),
 }
 """By key: a check of its value, what is expected, and the default."""

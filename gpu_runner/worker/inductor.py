@@ -89,6 +89,8 @@ class _Trial:
 
     def generate(self) -> Generated:
         """Have Inductor generate code for the inputs; raises `Unfit` for what that code alone cannot do."""
+        if self._problem.gradients:
+            raise Unfit("the task asks for gradients, and the code is for forward")
         if self._several:
             raise Unfit("the task has several workloads, and the code is for one")
         if self._writes:

@@ -22,12 +22,14 @@ def load_problem(job: TaskJob, workload: Workload, weight_seed: int) -> Problem:
             "or pass --python PATH of an environment that has it"
         ) from e
     signature = next((s for s in job.signatures if s.workload == workload.name), None)
-    return loaded if signature is None else loaded.described(signature.state, random=signature.random)
+    if signature is None:
+        return loaded
+    return replace(loaded.described(signature.state, random=signature.random), backward=signature.backward)
 
 
 def _load(job: TaskJob, workload: Workload, weight_seed: int) -> Problem:
     task = job.task
     if task.format == "kernelbench":
         loaded = Problem.load(task.reference, workload, weight_seed, task.mode)
-        return replace(loaded, call=Call.of_task(task, workload.name))
+        return replace(loaded, call=Call.of_task(task, workload.name), gradients=task.gradients)
     return kernelbot.load(task.reference, task.files, workload, weight_seed, job.device)

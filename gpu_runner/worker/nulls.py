@@ -67,6 +67,7 @@ class Examination:
         self.problems: list[str] = []
         self.notes: list[str] = []
         self.device, self.tolerance = job.device, job.task.tolerance
+        self.upstream = len(signature.backward.upstream) if signature.backward else 0
         self.weight_seed = fresh_seed()
         with outside.seen() as loading:
             loaded = load_problem(job, workload, self.weight_seed)
@@ -157,7 +158,9 @@ class Examination:
             for name, answer in FIXED.items():
                 yield name, output, partial(_instead, output, lambda draw, o, answer=answer: answer(draw.outputs[o]))
             yield "previous output", output, partial(_instead, output, self._previous)
-            for index in range(len(self.signature.inputs)):
+            # Of several gradients, one may be the upstream gradient as it is: that of a sum's term.
+            passed_on = self.upstream if len(self.first.outputs) > 1 else 0
+            for index in range(len(self.signature.inputs) - passed_on):
                 yield f"input {index} passed through", output, partial(_instead, output, partial(_passed, index))
         for name, change in COARSE.items():
             # fp16 rounds as TF32 does, as long as numbers are of its range.
@@ -253,9 +256,13 @@ class Examination:
         if inputs and _alike(tensors_of(first.values), tensors_of(self.second.values)):
             self.problems.append("the inputs are the same in each draw: a kernel may keep its first result")
         moved = [self._moved_by(index) for index in inputs]
+        # A gradient may well follow from the upstream one alone, as that of a sum does.
+        free = len(inputs) - self.upstream if self.job.task.gradients == "only" else 0
         for index in (i for i in inputs if i not in self.signature.written):
             if not moved[index]:
-                self.problems.append(f"input {index} does not change any output: a kernel may leave it out")
+                (self.notes if index < free else self.problems).append(
+                    f"input {index} does not change any output: a kernel may leave it out"
+                )
             elif self._within_tolerance(index):
                 self.problems.append(
                     f"input {index} changes outputs by less than the tolerance: a kernel may leave it out"

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 import torch
 
-from forewarp.core.values import Mode, Workload
-from forewarp.gpu_runner.worker import activity
+from forewarp.core.values import AskedGradients, Backward, Mode, Workload
+from forewarp.gpu_runner.worker import activity, differentiation
 from forewarp.gpu_runner.worker.captured import Call
 from forewarp.gpu_runner.worker.nest import NestBuilder, check_inputs, flatten, is_flat, leaves
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
@@ -73,7 +73,9 @@ class Problem:
 
     The values of a slot are the tensors and numbers of `get_inputs()` in order of appearance (see `nest`). `state` and
     `random` are what the workload's signature says of the reference, where a job has signatures. With a captured
-    `call`, that is drawn from instead of `get_inputs()`. `known` keeps what is found out once.
+    `call`, that is drawn from instead of `get_inputs()`. Where `gradients` are asked for, the values of a slot end with
+    the upstream gradients, and calls take the backward pass as well, by the `backward` of the signature. `known` keeps
+    what is found out once.
     """
 
     module: ModuleType
@@ -84,6 +86,8 @@ class Problem:
     state: tuple[str, ...] = ()
     random: bool = False
     call: Call | None = None
+    gradients: AskedGradients | None = None
+    backward: Backward | None = None
     known: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
 
     @classmethod
@@ -99,7 +103,9 @@ class Problem:
     def model(self, device: str) -> torch.nn.Module:
         """Return the reference model with the weights that `weight_seed` gives; it is called with a slot's values."""
         model = build_model(self.module, "Model", self.module, device, self.weight_seed, self.mode)
-        build = self._first(device)[1]
+        build, backward = self._first(device)[1], self.backward_on(device)
+        if backward is not None:
+            return differentiation.differentiate(model, build, backward, results=self.gradients == "too")
         if build is not None:
             model.register_forward_pre_hook(_Rebuilt(build))
         return model
@@ -118,7 +124,9 @@ class Problem:
                 f"get_inputs() gives {shapes_of(values)} at one call and {shapes_of(first)} at another; shapes and "
                 "numbers must follow from the module's constants alone"
             )
-        return [v.to(device) if isinstance(v, torch.Tensor) else v for v in values]
+        backward = self.backward_on(device)
+        upstream = [] if backward is None else differentiation.draw(backward, device)
+        return [v.to(device) if isinstance(v, torch.Tensor) else v for v in (*values, *upstream)]
 
     def arguments(self, seed: int, device: str) -> list[Any]:
         """Return freshly drawn arguments of forward: the values of `inputs` in their nest."""
@@ -148,6 +156,21 @@ class Problem:
             self.known["first"] = values, None if is_flat(data) else build
         return self.known["first"]
 
+    def backward_on(self, device: str) -> Backward | None:
+        """Return the backward pass where gradients are asked for: the signature's, else what the reference tells.
+
+        That takes one call on `device`, and finds what gradients depend on as well (`known`, "needed").
+        """
+        if self.backward is not None or not self.gradients:
+            return self.backward
+        if "backward" not in self.known:
+            build = self._first(device)[1]
+            data = self._draw(0, device)
+            values = data if build is None else flatten(data)[0]
+            model = build_model(self.module, "Model", self.module, device, self.weight_seed, self.mode)
+            self.known["backward"], self.known["needed"] = differentiation.find(model, build, values)
+        return self.known["backward"]
+
     def _shapes(self, device: str) -> list[Any]:
         try:
             return self._draw(0, "meta")
@@ -167,7 +190,9 @@ class Problem:
         model = build_model(module, "ModelNew", self.module, device, self.weight_seed, self.mode)
         if model.state_dict().keys() == weights.keys():
             model.load_state_dict(weights)
-        build = self._first(device)[1]
+        build, backward = self._first(device)[1], self.backward_on(device)
+        if backward is not None:
+            return differentiation.differentiate(model, build, backward, results=self.gradients == "too")
         return model if build is None else OnNest(model, build)
 
     def init_numbers(self) -> list[Any]:

@@ -88,7 +88,11 @@ def _describe_on(
     aliases = {str(o): i for o, output in enumerate(outputs) for i in written if _same(output, tensors[i])}
     state = _changed(model, held, versions[len(tensors) :], before, seen.statistics)
     weights = model.state_dict()
+    backward = problem.backward_on(device)
     moved = [*weights.values(), *(o for i, o in enumerate(outputs) if str(i) not in aliases), *tensors]
+    if problem.gradients == "only" and backward is not None:
+        needed = [weights[n] if isinstance(n, str) else tensors[n] for n in problem.known.get("needed", ())]
+        moved = [*needed, *outputs, *tensors[len(tensors) - len(backward.upstream) :]]
     if written and real:
         moved += [tensors[i] for i in _read_and_written(model, old, [*outputs, *tensors], written)]
     return Signature(
@@ -102,10 +106,11 @@ def _describe_on(
         bytes_moved=sum(t.numel() * t.element_size() for t in moved),
         written=written,
         aliases=aliases,
-        needed_flops=(counted or 0.0) if seen.all_needed else 0.0,
+        needed_flops=(counted or 0.0) if seen.all_needed and backward is None else 0.0,
         state=state,
         random=bool(seen.random),
         operations=seen.operations,
+        backward=backward,
     )
 
 

@@ -57,6 +57,7 @@ OUT_OF_RANGE: list[tuple[str, Any, str]] = [
     ("patience", -1, "greater than or equal to 0"),
     ("plans", 99, "less than or equal to 16"),
     ("allow_tf32", "perhaps", "boolean"),
+    ("gradients", "all", "'only' or 'too'"),
     ("inputs", 3, "string"),
     ("language", "rust", "'cpp', 'triton'"),
     ("confirm", "perhaps", "boolean"),

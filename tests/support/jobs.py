@@ -15,3 +15,8 @@ def task_job(task: Task, kind: DeviceKind = "cpu") -> TaskJob:
 def describe(reference: str, workload: Workload) -> Signature:
     """Work out the signature of a KernelBench file."""
     return describe_job(task_job(Task("task", "task", reference, {"cpu": (workload,)})), workload)
+
+
+def describe_task(task: Task) -> Signature:
+    """Work out the signature of a task's first workload on the CPU."""
+    return describe_job(task_job(task), task.workloads["cpu"][0])

@@ -35,6 +35,7 @@ def folder(tmp_path: Path) -> Path:
         ('mode = "test"', "line 1", 'mode must be "train" or "eval"'),
         ("mode = [1]", "line 1", 'mode must be "train" or "eval"'),
         ("family = 2", "line 1", "family must be a name"),
+        ('gradients = "all"', "line 1", 'gradients must be "only", for gradients'),
         ("inputs = 3", "line 1", "inputs must be the name of a file"),
         ("tolerance = 1e-3", "line 1", "tolerance must be a table with rtol and atol"),
         ("[tolerance]\nrtol = 1e-3", "line 1", "tolerance must be a table with rtol and atol"),
