@@ -53,6 +53,11 @@ def of(winning: Winning, evidence: Sequence[str]) -> str:
     candidate = winning.candidate
     if candidate.language not in DEVICE_ONLY:
         return "".join(f"# {line}".rstrip() + "\n" for line in evidence) + "\n" + bake(candidate)
+    if winning.task.gradients:
+        raise CandidateError(
+            "the kernel gives gradients, so that it stands in for no module",
+            hint="export the kernel of the task without gradients as a package, and pass this one as --backward",
+        )
     dispatch = dispatch_of(winning)
     reference, face = _faces(winning)
     kernel = dispatch.kernel if candidate.language == "triton" else ""

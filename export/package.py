@@ -6,7 +6,7 @@ import ast
 import json
 import keyword
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.languages import suffix_of
-from forewarp.core.values import CAPTURED, Task
+from forewarp.core.values import CAPTURED, DEVICE_ONLY, Task
 from forewarp.export import module_text
 from forewarp.export.module_text import Dispatch, Expression, Winning
 from forewarp.gpu_runner.formats import plan as plans
@@ -28,7 +28,7 @@ _HEADER = (
 )
 
 
-_MODULES = ("kernel", "op", "reference", "torch", "triton")
+_MODULES = ("backward", "backward_kernel", "kernel", "op", "reference", "torch", "triton")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,36 +93,48 @@ class Op:
     @property
     def backward(self) -> str:
         """Return the schema of the op that computes its gradients."""
-        return f"(Tensor[] grads, {', '.join(p.schema for p in self.parameters)}) -> Tensor[]"
+        return f"(Tensor[] grads, int[] places, {', '.join(p.schema for p in self.parameters)}) -> Tensor[]"
 
 
-def package(winning: Winning, name: str, evidence: Sequence[str], facts: str) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class BackwardKernel:
+    """A kernel of the gradients of an op, with the words and the text of its evidence."""
+
+    winning: Winning
+    evidence: Sequence[str]
+    facts: str
+
+
+def package(
+    winning: Winning, name: str, evidence: Sequence[str], facts: str, backward: BackwardKernel | None = None
+) -> dict[str, str]:
     """Return the files of an installable package by path; `facts` is the text of `evidence.json`.
 
     Raises `CandidateError` where the task cannot be an op, `UsageError` for a name that is none.
     """
-    op, language = op_of(winning, name), winning.candidate.language
-    kernel = f"kernel{suffix_of(language)}"
-    imports = [f"from {name} import reference as _reference"]
-    source = None
-    if language in ("cpp", "cuda"):
-        source = Expression(f'(Path(__file__).parent / "{kernel}").read_text(encoding="utf-8")')
-        imports.append("from pathlib import Path")
-    dispatch = module_text.dispatch_of(winning, source)
-    if language == "triton":
-        imports.append(f"from {name} import kernel as _kernel")
-    face = _render("op.py", op, winning)
-    texts = [*_parts(dispatch, op, winning, "vars(_reference)", f"{name}.kernel"), face]
+    op = op_of(winning, name)
+    dispatch, kernel, imports = _dispatch(winning, name, "kernel")
+    imports.append(f"from {name} import reference as _reference")
+    made = {f"src/{name}/{kernel}": dispatch.kernel, "evidence.json": facts}
+    more: Mapping[str, Any] = {}
+    if backward is not None:
+        imports.append(f"from {name} import backward as _backward_module")
+        more = _backward_constants(op, winning, backward.winning)
+        made |= _backward_files(backward, name)
+    parts = _parts(dispatch, op, winning, "vars(_reference)", f"{name}.kernel", more)
+    texts = [*parts, _render("op.py", op, winning)]
     reference = "\n\n\n".join(t.strip("\n") for t in module_text.with_constants(winning, winning.task.reference))
-    made = {
-        f"src/{name}/{kernel}": dispatch.kernel,
+    made |= {
         f"src/{name}/reference.py": reference + "\n",
         f"src/{name}/op.py": _HEADER + module_text.joined([f"The op {name}::{name}."], texts, imports),
-        "evidence.json": facts,
     }
     shapes = {j.name: dict(j.constants) for j in winning.judged}
     synchronises = plans.parse(winning.candidate).host_code
     context = {"evidence": evidence, "kernel": kernel, "shapes": shapes, "synchronises": synchronises}
+    context |= {"backward": (), "gradient_shapes": [], "languages": {winning.candidate.language}}
+    if backward is not None:
+        context |= {"backward": backward.evidence, "gradient_shapes": [j.name for j in backward.winning.judged]}
+        context["languages"] = {winning.candidate.language, backward.winning.candidate.language}
     for template, path in (
         ("__init__.py", f"src/{name}/__init__.py"),
         ("test.py", f"tests/test_{name}.py"),
@@ -130,6 +142,48 @@ def package(winning: Winning, name: str, evidence: Sequence[str], facts: str) ->
     ):
         made[path] = _render(template, op, winning, **context)
     return made
+
+
+def _dispatch(winning: Winning, name: str, module: str) -> tuple[Dispatch, str, list[str]]:
+    """Return what runs a kernel that lies in a file of the package, that file's name, and the imports that it takes."""
+    language = winning.candidate.language
+    file, source, imports = f"{module}{suffix_of(language)}", None, list[str]()
+    if language in ("cpp", "cuda"):
+        source = Expression(f'(Path(__file__).parent / "{file}").read_text(encoding="utf-8")')
+        imports.append("from pathlib import Path")
+    if language == "triton":
+        imports.append(f"from {name} import {module} as _kernel")
+    return module_text.dispatch_of(winning, source), file, imports
+
+
+def _backward_files(backward: BackwardKernel, name: str) -> dict[str, str]:
+    """Return the files of a kernel of gradients."""
+    dispatch, kernel, imports = _dispatch(backward.winning, name, "backward_kernel")
+    guard, launcher, tables = dispatch.parts
+    texts = [guard, module_text.filled(launcher, {"_KERNELS": Expression("vars(_kernel)")}), tables]
+    return {
+        f"src/{name}/{kernel}": dispatch.kernel,
+        f"src/{name}/backward.py": _HEADER + module_text.joined(backward.evidence, texts, imports),
+        "evidence_backward.json": backward.facts,
+    }
+
+
+def _backward_constants(op: Op, winning: Winning, backward: Winning) -> dict[str, Any]:
+    """Return the constants of an op's part for a kernel of gradients; raises `CandidateError` where it is another's."""
+    asked, found = backward.task, backward.judged[0].signature.backward
+    same = (asked.reference, asked.mode) == (winning.task.reference, winning.task.mode)
+    if asked.gradients != "only" or found is None or not same or backward.candidate.language not in DEVICE_ONLY:
+        raise CandidateError(
+            "the kernel for the backward pass has no launch plan, or is not of the gradients of this task",
+            hint="measure one on the same task with --gradients only",
+        )
+    keys = [p.key for p in op.state]
+    tensors = [i for i, p in enumerate(op.values) if p.type == "torch.Tensor"]
+    return {
+        "_BACKWARD": Expression("_backward_module._GUARD"),
+        "_UPSTREAM": tuple(int(s.name) for s in found.upstream),
+        "_GIVEN": (*(tensors[i] for i in found.inputs), *(len(op.values) + keys.index(n) for n in found.params)),
+    }
 
 
 def vllm_op(winning: Winning, name: str, evidence: Sequence[str]) -> str:
@@ -149,6 +203,11 @@ def op_of(winning: Winning, name: str) -> Op:
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_") or name in _MODULES:
         raise UsageError(f"{name!r} is no name of a package", hint="pass another --name, of letters, digits and _")
     task, signatures = winning.task, [j.signature for j in winning.judged]
+    if task.gradients:
+        raise CandidateError(
+            "the kernel gives gradients, which an op has beside its outputs",
+            hint="export the kernel of the task without gradients, and pass this one as --backward",
+        )
     first = signatures[0]
     forward, init = _arguments(task, "forward"), _arguments(task, "__init__")
     count = len(first.inputs) + len(first.scalars)
@@ -163,7 +222,7 @@ def op_of(winning: Winning, name: str) -> Op:
     ):
         if wrong:
             raise CandidateError(f"{why}, which an op cannot be made of", hint="--format file takes it")
-    taken = {name, "torch", "grads", "ctx"}
+    taken = {name, "torch", "grads", "places", "ctx"}
     scalars = {i: first.scalars.get(str(i)) for i in range(count)}
     values = [OpParameter(_free(forward[i], taken), _type(scalars[i])) for i in range(count)]
     state = [OpParameter(_free(p.name, taken), key=p.name) for p in first.params]
@@ -196,10 +255,13 @@ def _free(wished: str, taken: set[str]) -> str:
     return name
 
 
-def _parts(dispatch: Dispatch, op: Op, winning: Winning, names: str, kernel: str = "") -> list[str]:
+def _parts(
+    dispatch: Dispatch, op: Op, winning: Winning, names: str, kernel: str = "", more: Mapping[str, Any] | None = None
+) -> list[str]:
     """Return what the op consists of but for its face.
 
     `names` is the expression of the reference's names, `kernel` the module of a Python candidate, "" for this one.
+    `more` are constants of the op's own part.
     """
     guard, launcher, tables = dispatch.parts
     constants = {
@@ -210,7 +272,7 @@ def _parts(dispatch: Dispatch, op: Op, winning: Winning, names: str, kernel: str
         "_NUMBERS": tuple(p.place for p in op.numbers),
         "_TRAINING": winning.task.mode == "train",
     }
-    own = module_text.filled(module_text.part("op.py"), constants)
+    own = module_text.filled(module_text.part("op.py"), constants | dict(more or {}))
     return [guard, module_text.filled(launcher, constants), own, tables]
 
 

@@ -18,7 +18,7 @@ from forewarp.core import serde
 from forewarp.core.errors import CandidateError, TaskError, UsageError
 from forewarp.core.files import write_whole
 from forewarp.core.untrusted_text import model_json
-from forewarp.core.values import DEVICE_ONLY, UNTRUSTED, Candidate, Measurement, Signature, Target, Task
+from forewarp.core.values import DEVICE_ONLY, UNTRUSTED, AskedGradients, Candidate, Measurement, Signature, Target, Task
 from forewarp.export import module_text, package
 from forewarp.export.module_text import ExportedShape, Winning
 from forewarp.search.holdout import Holdout
@@ -118,20 +118,21 @@ def export_kernel(request: ExportKernelRequest) -> ExportResult:
     """
     place = Place(archive=request.archive)
     with session.existing_archive(place, "" if request.task else request.subject) as archive:
-        if request.task is not None:
-            winning, evidence = _of_kernel(archive, request, place)
-        else:
-            run_id = _run_of(archive, request.subject)
-            found = _of_run(archive, run_id)
-            if found is None:
-                raise UsageError(f"nothing worked in run {run_id}, so there is no winner")
-            winning, evidence = found
+        winning, evidence = _winner(archive, request, request.subject, place)
+        backward, speedup_of_gradients = None, None
+        if request.backward is not None:
+            gradients = _winner(archive, request, request.backward, place, gradients="only")
+            _check_shapes(gradients[0])
+            facts, speedup_of_gradients = model_json(gradients[1], indent=2) + "\n", gradients[1].speedup
+            backward = package.BackwardKernel(gradients[0], _in_words(gradients[1]), facts)
+    if backward is not None and request.format != "package":
+        raise UsageError("only a package takes a kernel of gradients", hint="--format package")
     _check_shapes(winning)
     name = request.name or re.sub(r"\W+", "_", winning.task.name).strip("_").lower()
     words, facts = _in_words(evidence), model_json(evidence, indent=2) + "\n"
     match request.format:
         case "package":
-            texts, default = package.package(winning, name, words, facts), name
+            texts, default = package.package(winning, name, words, facts, backward), name
         case "vllm-op":
             texts, default = {f"{name}.py": package.vllm_op(winning, name, words)}, "."
         case "file":
@@ -143,14 +144,29 @@ def export_kernel(request: ExportKernelRequest) -> ExportResult:
             write_whole(folder / path, text)
     except OSError as e:
         raise UsageError(f"{folder} cannot be written: {e.strerror}", hint="pass another --out") from None
+    also = f", gradients {speedup_of_gradients}" if speedup_of_gradients else ""
     return ExportResult(
-        summary=f"{evidence.task}: {evidence.speedup} (95 % interval) on {evidence.device.name}, as {request.format}.",
+        summary=f"{evidence.task}: {evidence.speedup}{also} (95 % interval) on {evidence.device.name}, as "
+        f"{request.format}.",
         format=request.format,
         name=name,
         folder=str(folder),
         files=[str(folder / path) for path in texts],
         evidence=evidence,
     )
+
+
+def _winner(
+    archive: Archive, request: ExportKernelRequest, subject: str, place: Place, gradients: AskedGradients | None = None
+) -> tuple[Winning, DropInEvidence]:
+    """Return a run's winner, or a kernel that was measured on the request's task, with its evidence."""
+    if request.task is not None:
+        return _of_kernel(archive, request, subject, place, gradients)
+    run_id = _run_of(archive, subject)
+    found = _of_run(archive, run_id)
+    if found is None:
+        raise UsageError(f"nothing worked in run {run_id}, so there is no winner")
+    return found
 
 
 def _run_of(archive: Archive, subject: str) -> str:
@@ -191,19 +207,22 @@ def _of_run(archive: Archive, run_id: str) -> tuple[Winning, DropInEvidence] | N
     return winning, evidence
 
 
-def _of_kernel(archive: Archive, request: ExportKernelRequest, place: Place) -> tuple[Winning, DropInEvidence]:
+def _of_kernel(
+    archive: Archive, request: ExportKernelRequest, file: str, place: Place, gradients: AskedGradients | None
+) -> tuple[Winning, DropInEvidence]:
     """Return a kernel of the user's own with its latest trusted measurement against the reference."""
-    candidate = session.read_candidate(request.subject, request.tunables)
+    candidate = session.read_candidate(file, {} if gradients else request.tunables)
     rows = [
         r
-        for r in _rows_on(archive, str(request.task), place)
+        for r in _rows_on(archive, str(request.task), place, gradients)
         if r.candidate.sha256 == candidate.sha256 and r.measurement.status == "ok" and speedup_of(r.measurement)
     ]
     rows = [r for r in rows if r.measurement.verdict not in UNTRUSTED]
     if not rows:
+        asked = f" --gradients {gradients}" if gradients else ""
         raise UsageError(
-            f"the archive has no trusted measurement of {request.subject} on {request.task}",
-            hint=f"`forewarp measure {request.task} {request.subject}` makes one",
+            f"the archive has no trusted measurement of {file} on {request.task}{asked}",
+            hint=f"`forewarp measure {request.task} {file}{asked}` makes one",
         )
     row, measured = rows[-1], rows[-1].measurement
     signatures = row.signatures
@@ -227,12 +246,12 @@ def _of_kernel(archive: Archive, request: ExportKernelRequest, place: Place) -> 
     return winning, evidence
 
 
-def _rows_on(archive: Archive, task: str, place: Place) -> list[RecordedRow]:
+def _rows_on(archive: Archive, task: str, place: Place, gradients: AskedGradients | None) -> list[RecordedRow]:
     """Return the measurements of a task by path or name; the name of one that only a recorded pool brought will do."""
     try:
-        return archive.recorded(task_sha256=session.load_task(task, place).sha256)
+        return archive.recorded(task_sha256=session.load_task(task, place, gradients=gradients).sha256)
     except TaskError:
-        rows = [r for r in archive.recorded() if r.task.name == task]
+        rows = [r for r in archive.recorded() if (r.task.name, r.task.gradients) == (task, gradients)]
         if not rows:
             raise
         return rows

@@ -1,5 +1,5 @@
 # pyright: reportUnusedFunction=false
-"""The op's implementation: the kernel where it was found right, else the reference; gradients are the reference's."""
+"""The op's implementation, and that of its gradients: a kernel where it was found right, else the reference."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ _STATE: Sequence[str] = ()
 _NUMBERS: Sequence[int] = ()
 _TRAINING = False
 _GUARD: Any = None
+_BACKWARD: Any = None
+"""Guard of the kernel of gradients, if there is one: it takes those of the outputs at `_UPSTREAM` behind the values,
+and returns those of what stands at `_GIVEN` among values and weights."""
+_UPSTREAM: Sequence[int] = ()
+_GIVEN: Sequence[int] = ()
 _KEPT: dict[Any, torch.nn.Module] = {}
 
 
@@ -43,18 +48,34 @@ def _shapes(values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Seque
 
 
 def _gradients(
-    grads: Sequence[torch.Tensor], values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Sequence[Any]
+    grads: Sequence[torch.Tensor],
+    places: Sequence[int],
+    values: Sequence[Any],
+    state: Sequence[torch.Tensor],
+    numbers: Sequence[Any],
 ) -> list[torch.Tensor]:
-    """Return the gradients of all floating-point tensors, by the reference's own autograd, which computes it again."""
+    """Return the gradients of what stands at some places among values and weights, which are of floating point.
+
+    Without a kernel for them, they are those of the reference's autograd, which computes it again.
+    """
     device = _device(values)
     together = [*values, *state]
-    places = [i for i, t in enumerate(together) if _is_float(t)]
+    if _BACKWARD is not None and set(places) <= set(_GIVEN):
+        upstream = [grads[i].contiguous() for i in _UPSTREAM]
+        find = dict(zip(_STATE, state, strict=True)).__getitem__
+        with torch.no_grad(), _plainly(device):
+            found = _BACKWARD.run([*values, *upstream], find, _TRAINING, *_constructor(numbers), _NAMES)
+        if found is not None:
+            made = dict(zip(_GIVEN, _several(found), strict=True))
+            return [made[place] for place in places]
+
+    model = _kept(numbers, device)  # here: within a transform it could not be made
 
     def reference(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         whole = list(together)
         for place, tensor in zip(places, tensors, strict=True):
             whole[place] = tensor
-        outputs = _several(_call(_kept(numbers, device), whole[: len(values)], whole[len(values) :]))
+        outputs = _several(_call(model, whole[: len(values)], whole[len(values) :]))
         return tuple(o for o in outputs if _is_float(o))
 
     with torch.no_grad(), _plainly(device):
@@ -63,10 +84,11 @@ def _gradients(
 
 
 def _gradient_shapes(
-    values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Sequence[Any]
+    places: Sequence[int], values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Sequence[Any]
 ) -> list[torch.Tensor]:
     """Return gradients without elements."""
-    return [torch.empty_like(t, memory_format=torch.contiguous_format) for t in (*values, *state) if _is_float(t)]
+    together = [*values, *state]
+    return [torch.empty_like(together[i], memory_format=torch.contiguous_format) for i in places]
 
 
 def _is_float(value: Any) -> bool:

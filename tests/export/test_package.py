@@ -64,6 +64,12 @@ def small(name: str) -> Winning:
     return winning(replace(task, workloads=SMALL), seed)
 
 
+def backward_of(one: Winning) -> package.BackwardKernel:
+    task = replace(one.task, gradients="only", seeds=())
+    kernel = candidates.load(Path(__file__).parents[1] / "honest/kernels/norm_backward.cpp")
+    return package.BackwardKernel(winning(task, kernel), ["gradients"], "{}\n")
+
+
 def gelu(source: str = GELU, **fields: str) -> Winning:
     task = replace(tasks.from_source(source, "gelu"), **fields)
     return winning(task, candidates.from_source(GELU_NEW, "python"))
@@ -81,6 +87,8 @@ def run(arguments: list[str], folder: Path, *paths: Path) -> str:
     hidden = "import sys; sys.modules['forewarp'] = None; import runpy; del sys.argv[0]; "
     code = hidden + "runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
     extensions = {"TORCH_EXTENSIONS_DIR": str(folder / "extensions"), "PYTHONPATH": os.pathsep.join(map(str, paths))}
+    # Inductor's cache does not see that an op of the same name has become another.
+    extensions["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         cwd=folder,
@@ -98,7 +106,8 @@ def run(arguments: list[str], folder: Path, *paths: Path) -> str:
 @pytest.mark.parametrize("kind", ["cpp", "python"])
 def test_an_installed_package_passes_the_tests_that_it_brings(kind: str, tmp_path: Path) -> None:
     one = small("rmsnorm") if kind == "cpp" else gelu()
-    project = written(package.package(one, "my_op", EVIDENCE, "{}\n"), tmp_path / "project")
+    backward = backward_of(one) if kind == "cpp" else None
+    project = written(package.package(one, "my_op", EVIDENCE, "{}\n", backward), tmp_path / "project")
     site = tmp_path / "site"
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(site)]
     subprocess.run([*pip, str(project)], check=True, timeout=120)
@@ -126,7 +135,20 @@ def test_every_seed_becomes_files_that_python_reads(name: str, language: str) ->
 def test_numbers_of_the_constructor_are_parameters_where_they_differ() -> None:
     op = package.op_of(small("rmsnorm"), "my_op")
     assert [p.typed for p in op.parameters] == ["x: torch.Tensor", "weight: torch.Tensor", "size: int = 64"]
-    assert op.backward == "(Tensor[] grads, Tensor x, Tensor weight, SymInt size) -> Tensor[]"
+    assert op.backward == "(Tensor[] grads, int[] places, Tensor x, Tensor weight, SymInt size) -> Tensor[]"
+
+
+def test_a_kernel_of_gradients_must_be_of_the_same_task() -> None:
+    one = small("rmsnorm")
+    right = backward_of(one)
+    files = package.package(one, "my_op", EVIDENCE, "{}\n", right)
+    assert "_BACKWARD = _backward_module._GUARD" in files["src/my_op/op.py"]
+    assert "_GIVEN = (0, 1)" in files["src/my_op/op.py"]
+    for winner, backward in ((small("softmax"), right), (one, replace(right, winning=one))):
+        with pytest.raises(CandidateError, match="not of the gradients of this task"):
+            package.package(winner, "my_op", EVIDENCE, "{}\n", backward)
+    with pytest.raises(CandidateError, match="the kernel gives gradients"):
+        package.op_of(right.winning, "my_op")
 
 
 def test_names_of_parameters_are_free_and_readable() -> None:
