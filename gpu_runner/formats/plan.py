@@ -364,12 +364,19 @@ def resolve(plan: LaunchPlan, signature: Signature, tunables: Mapping[str, int])
 
 def _bind(plan: LaunchPlan, signature: Signature) -> dict[str, TensorSpec]:
     """Map the plan's buffer names to the task's tensors."""
-    count = len(signature.inputs) + len(signature.scalars)
+    count, hint = len(signature.inputs) + len(signature.scalars), ""
+    if signature.backward is not None:
+        hint = (
+            "the task asks for gradients: upstream ones are its last inputs, and it returns those of inputs and weights"
+        )
     if len(plan.inputs) != count:
-        raise CandidateError(f"inputs names {len(plan.inputs)} values, but get_inputs() of the task returns {count}")
+        raise CandidateError(
+            f"inputs names {len(plan.inputs)} values, but get_inputs() of the task returns {count}", hint=hint
+        )
     if len(plan.outputs) != len(signature.outputs):
         raise CandidateError(
-            f"outputs names {len(plan.outputs)} tensors, but the task's forward returns {len(signature.outputs)}"
+            f"outputs names {len(plan.outputs)} tensors, but the task's forward returns {len(signature.outputs)}",
+            hint=hint,
         )
     tensors = iter(signature.inputs)
     bound = {name: next(tensors) for i, name in enumerate(plan.inputs) if str(i) not in signature.scalars}

@@ -11,9 +11,10 @@ import torch
 from support.jobs import describe_task, task_job
 from support.shared_executors import limited
 
-from forewarp.core.errors import TaskError
+from forewarp.core.errors import CandidateError, TaskError
 from forewarp.core.values import AskedGradients, Backward, Candidate, Task, TensorSpec, Workload
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
+from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.formats.candidate import load
 from forewarp.gpu_runner.formats.skeleton import PlanNames
@@ -24,6 +25,7 @@ from forewarp.tools.parts import Place
 from forewarp.tools.session import load_task
 
 ROOT = Path(__file__).parents[1]
+SMALL = Workload("small", {"ROWS": 24, "COLS": 40})
 QUICK = Limits(measure_s=60, call_s=20.0, memory=2 << 30, time_s=0.02, looks=(4,))
 TEXT = """
 import torch
@@ -117,6 +119,14 @@ class TestSignature:
         assert names.inputs == ("x", "y", "grad_out0", "grad_out1")
         assert names.outputs == ("out0", "out1", "grad_x", "grad_y", "grad_weight")
 
+    def test_a_forward_kernel_is_told_what_is_asked_for(self) -> None:
+        task = tasks.load("softmax")
+        kernel = next(s for s in task.seeds if s.language == "cpp")
+        signature = describe_task(replace(task, gradients="only", workloads={"cpu": (SMALL,)}))
+        with pytest.raises(CandidateError, match="inputs names 1 values") as caught:
+            plans.resolve(plans.parse(kernel), signature, kernel.tunables)
+        assert "upstream ones are its last inputs" in caught.value.hint
+
     def test_only_what_gradients_depend_on_has_to_be_read(self) -> None:
         block = 4 * 8 * 4
         assert describe_task(task_of("x + y")).bytes_moved == 3 * block
@@ -160,7 +170,7 @@ class TestMeasuring:
 
     def measured(self, executor: LocalExecutor, task: str, candidate: Candidate) -> Any:
         loaded = tasks.load(str(ROOT / "cheats/tasks" / task))
-        small = replace(loaded, workloads={"cpu": (Workload("small", {"ROWS": 24, "COLS": 40}),)})
+        small = replace(loaded, workloads={"cpu": (SMALL,)})
         with limited(executor, QUICK) as quick:
             return quick.measure(small, candidate, quick.compile(small, candidate))
 
