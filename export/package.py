@@ -51,8 +51,9 @@ class OpParameter:
 
     @property
     def schema(self) -> str:
-        """Return it as a schema of torch declares it, without its default."""
-        return f"{ {'torch.Tensor': 'Tensor', 'int': 'SymInt'}.get(self.type, self.type) } {self.name}"
+        """Return it as a schema of torch declares it."""
+        kind = {"torch.Tensor": "Tensor", "int": "SymInt"}.get(self.type, self.type)
+        return f"{kind} {self.name}" + (f"={self.default!r}" if self.default is not None else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,12 @@ class Op:
     def result(self) -> str:
         """Return the type of what it returns."""
         return "torch.Tensor" if self.outputs == 1 else f"tuple[{', '.join(['torch.Tensor'] * self.outputs)}]"
+
+    @property
+    def schema(self) -> str:
+        """Return the op's schema, without its name."""
+        results = "Tensor" if self.outputs == 1 else f"({', '.join(['Tensor'] * self.outputs)})"
+        return f"({', '.join(p.schema for p in self.parameters)}) -> {results}"
 
     @property
     def backward(self) -> str:
@@ -271,6 +278,7 @@ def _parts(
         "_STATE": tuple(p.key for p in op.state),
         "_NUMBERS": tuple(p.place for p in op.numbers),
         "_TRAINING": winning.task.mode == "train",
+        "_LAUNCHES": winning.candidate.language in DEVICE_ONLY,
     }
     own = module_text.filled(module_text.part("op.py"), constants | dict(more or {}))
     return [guard, module_text.filled(launcher, constants), own, tables]

@@ -22,9 +22,12 @@ class _Guard:
     ) -> None:
         self._device, self._prepare = device, prepare
         self._cases: dict[Any, list[_Case]] = {}
-        for case in cases:
-            self._cases.setdefault(case["values"], []).append(case)
+        for case in cases:  # by what is quick to look up at each call
+            key = tuple((getattr(torch, k), v) if isinstance(v, tuple) else (k, v) for k, v in case["values"])
+            state = {name: (getattr(torch, dtype), shape) for name, (dtype, shape) in case["state"].items()}
+            self._cases.setdefault(key, []).append({**case, "state": state})
         self._ready: dict[tuple[str, torch.device], _Answer] = {}
+        self._fitting: dict[torch.device, bool] = {}
         self._broken = False
         self.calls = 0
 
@@ -43,22 +46,21 @@ class _Guard:
         what it was made with when the kernel was judged, `names` the constants that the reference sees.
         """
         case = None if self._broken else self._case(values, given, wanted, names)
-        if case is None:
+        if case is None or case["training"] not in (None, training):
             return None
         tensors = [v for v in values if isinstance(v, torch.Tensor)]
         state = self._state(case, find)
         if state is None or not self._plain([*tensors, *state.values()], case):
             return None
-        if case["training"] not in (None, training):
-            return None
         key = (case["name"], tensors[0].device)
-        try:
-            answer = self._ready.get(key) or self._prepare(case, tensors[0].device)
-        except Exception as e:
-            self._broken = True
-            warnings.warn(f"the kernel cannot be used here, so the reference is: {e}", RuntimeWarning, stacklevel=3)
-            return None
-        self._ready[key] = answer
+        answer = self._ready.get(key)
+        if answer is None:
+            try:
+                answer = self._ready[key] = self._prepare(case, tensors[0].device)
+            except Exception as e:
+                self._broken = True
+                warnings.warn(f"the kernel cannot be used here, so the reference is: {e}", RuntimeWarning, stacklevel=3)
+                return None
         self.calls += 1
         return answer(values, state)
 
@@ -68,12 +70,15 @@ class _Guard:
         key: list[Any] = []
         for value in values:
             if type(value) in (torch.Tensor, torch.nn.Parameter):
-                key.append((str(value.dtype).removeprefix("torch."), tuple(value.shape)))
+                key.append((value.dtype, value.shape))
             elif type(value) in (int, float, bool):
                 key.append((type(value).__name__, value))
             else:
                 return None
-        return next((c for c in self._cases.get(tuple(key), ()) if _fits(c, given, wanted, names)), None)
+        for case in self._cases.get(tuple(key), ()):
+            if _fits(case, given, wanted, names):
+                return case
+        return None
 
     def _state(self, case: _Case, find: Callable[[str], torch.Tensor]) -> dict[str, torch.Tensor] | None:
         found: dict[str, torch.Tensor] = {}
@@ -82,7 +87,7 @@ class _Guard:
                 tensor = find(name)
             except AttributeError:
                 return None
-            if str(tensor.dtype) != f"torch.{dtype}" or tuple(tensor.shape) != shape:
+            if tensor.dtype != dtype or tensor.shape != shape:
                 return None
             found[name] = tensor
         return found
@@ -90,35 +95,38 @@ class _Guard:
     def _plain(self, tensors: Sequence[torch.Tensor], case: _Case) -> bool:
         """Return whether all lie on the device in plain order, and nobody wants their gradients."""
         device = tensors[0].device
-        if device.type != self._device["kind"] or torch.is_autocast_enabled(device.type):
-            return False
-        if device.type == "cuda" and torch.cuda.get_device_name(device) != self._device["name"]:
+        if device not in self._fitting:
+            named = device.type != "cuda" or torch.cuda.get_device_name(device) == self._device["name"]
+            self._fitting[device] = device.type == self._device["kind"] and named
+        if not self._fitting[device] or torch.is_autocast_enabled(device.type):
             return False
         if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             return False
         if case["writes"] and len({t.data_ptr() for t in tensors}) < len(tensors):
             return False
-        return all(
-            t.device == device and t.is_contiguous() and not t.is_conj() and not t.is_neg() and t.data_ptr() % 16 == 0
-            for t in tensors
-        )
+        for t in tensors:
+            if t.device != device or not t.is_contiguous() or t.is_conj() or t.is_neg() or t.data_ptr() % 16:
+                return False
+        return True
 
 
 def _on_buffers(case: _Case, launch: _Launch) -> _Answer:
     """Return a function of values and parameters that makes the other buffers of a launch and returns its outputs."""
+    inputs, params, aliases = case["inputs"], case["params"].items(), case["aliases"]
+    scratch = [(name, shape, getattr(torch, dtype)) for name, (dtype, shape) in case["scratch"].items()]
+    made = [(name, shape, getattr(torch, dtype)) for name, (dtype, shape) in case["outputs"].items()]
 
     def answer(values: Sequence[Any], state: Mapping[str, torch.Tensor]) -> Any:
         device = next(v for v in values if isinstance(v, torch.Tensor)).device
-        buffers: dict[str, Any] = dict(zip(case["inputs"], values, strict=True))
-        buffers |= {local: state[key] for local, key in case["params"].items()}
-        for name, (dtype, shape) in case["scratch"].items():
-            buffers[name] = torch.zeros(shape, dtype=getattr(torch, dtype), device=device)
-        outputs: list[torch.Tensor] = []
-        for name, (dtype, shape) in case["outputs"].items():
-            source = case["aliases"].get(name)
-            made = buffers[source] if source else torch.empty(shape, dtype=getattr(torch, dtype), device=device)
-            buffers[name] = made
-            outputs.append(made)
+        buffers: dict[str, Any] = dict(zip(inputs, values, strict=True))
+        for local, key in params:
+            buffers[local] = state[key]
+        for name, shape, dtype in scratch:
+            buffers[name] = torch.zeros(shape, dtype=dtype, device=device)
+        for name, shape, dtype in made:
+            source = aliases.get(name)
+            buffers[name] = buffers[source] if source else torch.empty(shape, dtype=dtype, device=device)
+        outputs = [buffers[name] for name, _, _ in made]
         launch(buffers)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 

@@ -20,20 +20,24 @@ _COMPILERS: Sequence[str] = ("$CXX", "g++", "clang++")
 _FLAGS: Sequence[str] = ()
 _AFTER: Sequence[str] = ()
 _SOURCE = ""
+_TYPES: Mapping[str, Any] = {
+    "ptr": ctypes.c_void_p,
+    **{"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float, "f64": ctypes.c_double},
+}
 
 
 def _prepare(case: Mapping[str, Any], device: torch.device) -> Callable[[Mapping[str, torch.Tensor]], None]:
     """Compile for a case's constants and return a function of its buffers."""
     library = ctypes.CDLL(_compiled([f"-D{name}={value}" for name, value in case["defines"].items()]))
-    steps: list[tuple[Any, Sequence[tuple[str, Any]]]] = []
+    steps: list[tuple[Any, Sequence[tuple[bool, Any]]]] = []
     for step in case["launches"]:
         function = getattr(library, step["kernel"])
-        function.restype = None
-        steps.append((function, [_native_argument(kind, value) for kind, value in step["args"]]))
+        function.restype, function.argtypes = None, [_TYPES[kind] for kind, _ in step["args"]]
+        steps.append((function, [(kind == "ptr", value) for kind, value in step["args"]]))
 
     def launch(buffers: Mapping[str, torch.Tensor]) -> None:
         for function, arguments in steps:
-            function(*(ctypes.c_void_p(buffers[v].data_ptr()) if k == "ptr" else v for k, v in arguments))
+            function(*[buffers[value].data_ptr() if pointer else value for pointer, value in arguments])
 
     if device.type == "cpu":
         return launch
@@ -46,11 +50,6 @@ def _prepare(case: Mapping[str, Any], device: torch.device) -> Callable[[Mapping
             torch.cuda.default_stream().synchronize()
 
     return alone
-
-
-def _native_argument(kind: str, value: Any) -> tuple[str, Any]:
-    kinds = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float, "f64": ctypes.c_double}
-    return (kind, value) if kind == "ptr" else (kind, kinds[kind](value))
 
 
 def _compiled(defines: Sequence[str]) -> str:

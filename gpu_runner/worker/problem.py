@@ -116,7 +116,7 @@ class Problem:
         Raises TypeError for inputs that cannot be handed to a kernel, ValueError if more than tensors' elements differs
         between draws.
         """
-        first, build = self._first(device)
+        (first, build), backward = self._first(device), self.backward_on(device)  # which may draw numbers
         data = self._draw(seed, device)
         values = data if build is None and is_flat(data) else flatten(data)[0]
         if shapes_of(first) != shapes_of(values):
@@ -124,7 +124,6 @@ class Problem:
                 f"get_inputs() gives {shapes_of(values)} at one call and {shapes_of(first)} at another; shapes and "
                 "numbers must follow from the module's constants alone"
             )
-        backward = self.backward_on(device)
         upstream = [] if backward is None else differentiation.draw(backward, device)
         return [v.to(device) if isinstance(v, torch.Tensor) else v for v in (*values, *upstream)]
 

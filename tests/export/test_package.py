@@ -135,7 +135,7 @@ def test_every_seed_becomes_files_that_python_reads(name: str, language: str) ->
 def test_numbers_of_the_constructor_are_parameters_where_they_differ() -> None:
     op = package.op_of(small("rmsnorm"), "my_op")
     assert [p.typed for p in op.parameters] == ["x: torch.Tensor", "weight: torch.Tensor", "size: int = 64"]
-    assert op.backward == "(Tensor[] grads, int[] places, Tensor x, Tensor weight, SymInt size) -> Tensor[]"
+    assert op.backward == "(Tensor[] grads, int[] places, Tensor x, Tensor weight, SymInt size=64) -> Tensor[]"
 
 
 def test_a_kernel_of_gradients_must_be_of_the_same_task() -> None:
