@@ -716,7 +716,7 @@ def _described_task(settings: Settings, name: str) -> str:
         [
             f"**{facts.name}**: {facts.title}",
             "",
-            *(f"- {shape}: {constants or 'as in the file'}" for shape, constants in facts.shapes.items()),
+            *(f"- {shape}: {constants}" for shape, constants in facts.shapes.items()),
             f"- tolerance: {facts.tolerance}",
             f"- seed kernels: {', '.join(seeds) or 'none for this device'}",
             "",

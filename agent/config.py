@@ -20,6 +20,8 @@ from forewarp.agent.files import read_whole
 from forewarp.agent.settings import STEPS, Approval
 from forewarp.core.budget import DEFAULT_MEASUREMENTS
 from forewarp.core.errors import UsageError
+from forewarp.core.files import write_whole
+from forewarp.tools.parts import trim
 
 NAME = "forewarp.toml"
 TRUSTED = "trusted-projects"
@@ -141,8 +143,7 @@ def write(folder: Path, name: str, value: str, *, project: bool) -> Path:
     if dict(_parsed(text, path).entries()).get(name) != (None if value == "none" else table[key]):
         raise UsageError(f"{name} cannot be set in {path}", hint="write it there by hand")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
         if own:
             trust(folder)
     except OSError as e:
@@ -176,9 +177,12 @@ def _parsed(text: str, path: Path) -> ConfigFile:
     except ValidationError as e:
         first = e.errors()[0]
         name = ".".join(map(str, first["loc"]))
-        raise UsageError(
-            f"{path}: {name}: {first['msg']}", hint=f"it may hold {', '.join(ConfigFile.model_fields)}"
-        ) from None
+        if first["type"] == "extra_forbidden":
+            known = [*ConfigFile.model_fields, *(f"budget.{cap}" for cap in BudgetTable.model_fields)]
+            hint = f"settings are {', '.join(setting for setting in known if setting != 'budget')}"
+            raise UsageError(f"{path}: there is no setting {name}", hint=hint) from None
+        allowed = first["msg"].replace("Input should", "it should")
+        raise UsageError(f"{path}: {name} is {trim(repr(first['input']), 80)}", hint=allowed) from None
 
 
 def _loosens(name: str, value: Any, user: Mapping[str, Any]) -> bool:

@@ -13,6 +13,7 @@ from forewarp.agent.base import BaseConversation
 from forewarp.agent.events import ApprovalAsked
 from forewarp.agent.files import approval_reasons, read_whole, readable_file, shown
 from forewarp.core.errors import UsageError
+from forewarp.core.files import write_whole
 
 MAX_EDITED = 1 << 20
 """Bytes of the largest file that is edited, or overwritten after a look at the difference."""
@@ -116,6 +117,5 @@ def _as_usage_error(what: str) -> Generator[None]:
 
 
 def _write(target: Path, text: str) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with target.open("w", encoding="utf-8", newline="") as file:
-        file.write(text)
+    """Replace a file whole, with its permissions."""
+    write_whole(target, text, target.stat().st_mode & 0o777 if target.exists() else None)

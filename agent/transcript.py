@@ -2,19 +2,20 @@
 
 A file lies beside the archive, in `conversations/ID.jsonl`. Its first line is the header. A line of type `Messages`
 holds what the model is to remember beyond its first `kept` messages, in place of what it remembered there before. A
-text that several candidates share, or several lines, stands in the first of them only: `text_of` names its kernel.
+long text, such as that of a file, stands in the first line that holds it only: `{"same": "…"}` names it later by hash.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import secrets
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from forewarp.agent import events
 from forewarp.agent.events import ConversationEvent, TextDelta, ThoughtDelta, UserSaid
@@ -24,7 +25,9 @@ from forewarp.core.untrusted_text import escaped_json
 from forewarp.tools.parts import Place
 from forewarp.tools.steps import CandidateForecast
 
-VERSION = 1
+VERSION = 2
+SHARED_FROM = 200
+"""Characters from which a text is written once."""
 FOLDER = "conversations"
 _FLUSH_S = 1.0
 
@@ -81,17 +84,12 @@ class Transcript:
                 self.flush()
             return
         self.flush()
-        data = events.to_data(event)
-        if isinstance(event, CandidateForecast):
-            known = self._texts.get(event.source)
-            self._texts.setdefault(event.source, event.kernel)
-            data |= {"source": "", "text_of": known} if known is not None else {}
-        self._line(data)
+        self._line(events.to_data(event))
 
     def remember(self, kept: int, messages: Iterable[Any]) -> None:
         """Append what the model remembers after its first `kept` messages, as JSON-ready data."""
         self.flush()
-        self._line({"type": "Messages", "kept": kept, "messages": list(messages)})
+        self._line({"type": "Messages", "kept": kept, "messages": [_with_parsed_calls(m) for m in messages]})
 
     def flush(self) -> None:
         """Write the text that was gathered."""
@@ -110,7 +108,7 @@ class Transcript:
     def _line(self, data: dict[str, Any]) -> None:
         if self.problem:
             return
-        lines = [{"at": round(time.time(), 3), **data}]
+        lines = [{"at": round(time.time(), 3), **_shared(data, self._texts)}]
         try:
             if self._file is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -123,6 +121,50 @@ class Transcript:
         except OSError as e:
             self.problem = f"this conversation is no longer recorded: {self.path}: {e.strerror or e}"
             self.close()
+
+
+def _with_parsed_calls(message: Any) -> Any:
+    """Return a message with the arguments of its calls as data, in which texts can be shared."""
+    parts = [
+        p | {"args": _loaded(p["args"]) or p["args"]} if isinstance(p.get("args"), str) else p for p in message["parts"]
+    ]
+    return message | {"parts": parts}
+
+
+def _shared(data: Any, known: dict[str, str]) -> Any:
+    """Return data with references in place of the long texts that are known already, and note the others."""
+    match data:
+        case str() if len(data) >= SHARED_FROM:
+            if data in known:
+                return {"same": known[data]}
+            known[data] = _hash(data)
+        case dict():
+            return {key: _shared(value, known) for key, value in cast("dict[str, Any]", data).items()}
+        case list() | tuple():
+            return [_shared(value, known) for value in cast("list[Any]", data)]
+        case _:
+            pass
+    return data
+
+
+def _whole(data: Any, known: dict[str, str]) -> Any:
+    """Return data with the texts that references stand for, and note the long ones."""
+    match data:
+        case str() if len(data) >= SHARED_FROM:
+            known[_hash(data)] = data
+        case {"same": str(name)} if len(cast("dict[str, Any]", data)) == 1 and name in known:
+            return known[name]
+        case dict():
+            return {key: _whole(value, known) for key, value in cast("dict[str, Any]", data).items()}
+        case list():
+            return [_whole(value, known) for value in cast("list[Any]", data)]
+        case _:
+            pass
+    return data
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def home(place: Place) -> Path:
@@ -142,11 +184,11 @@ def read(path: Path) -> RecordedConversation:
     header, found, messages = _header(path, lines[0] if lines else ""), list[ConversationEvent](), tuple[Any, ...]()
     texts: dict[str, str] = {}
     for line in lines[1:]:
-        data = _loaded(line)
+        data = _whole(_loaded(line), texts)
         if data.get("type") == "Messages":
             messages = (*messages[: int(data.get("kept", 0))], *data.get("messages", ()))
         elif (event := _event(data)) is not None:
-            if isinstance(event, CandidateForecast):
+            if isinstance(event, CandidateForecast):  # version 1 named the kernel whose text it was
                 event = replace(event, source=event.source or texts.get(str(data.get("text_of")), ""))
                 texts.setdefault(event.kernel, event.source)
             found.append(event)

@@ -4,6 +4,7 @@ ForewarpError
 ├── UsageError            the request cannot be carried out as given
 │   ├── TaskError         no such task, or its file does not load
 │   ├── CandidateError    the candidate's text or launch plan is malformed
+│   │   └── PlanMissingError  it has no launch plan
 │   ├── ModelError        no such model, no key, or the provider refused
 │   └── UnprotectedError  the machine cannot confine code of strangers
 ├── DeviceError           no device, compiler or library for what was asked
@@ -12,6 +13,8 @@ ForewarpError
 """
 
 from __future__ import annotations
+
+from forewarp.core.values import Candidate
 
 
 class ForewarpError(Exception):
@@ -49,6 +52,14 @@ class CandidateError(UsageError):
     """The candidate's text or launch plan is malformed."""
 
     code = "candidate"
+
+
+class PlanMissingError(CandidateError):
+    """The candidate has no launch plan; where its task is known, one is proposed."""
+
+    def __init__(self, message: str, candidate: Candidate, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.candidate = candidate
 
 
 class ModelError(UsageError):

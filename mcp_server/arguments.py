@@ -200,7 +200,8 @@ class Requests:
         try:
             sessions.read_candidate(copy)
         except CandidateError as e:
-            raise CandidateError(f"seed_kernels: {path}: {e.message}", hint=e.hint) from None
+            e.message = f"seed_kernels: {path}: {e.message}"
+            raise
         return copy
 
     def made_task(self, path: str, text: str) -> str:

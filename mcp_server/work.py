@@ -46,6 +46,7 @@ from forewarp.tools.inspect_kernel import inspect_kernels, short_name
 from forewarp.tools.interface import TaskInterface, format_of, task_interface
 from forewarp.tools.make_task import make_task
 from forewarp.tools.parts import Amounts, trim
+from forewarp.tools.plan_proposal import proposing_plan
 from forewarp.tools.requests import (
     ForecastRequest,
     InspectRequest,
@@ -219,7 +220,8 @@ class Work:
             tuning = self.tunes.start(session, file, given["deadline_s"] or TUNE_S)
             tuning.wait(min(TUNE_WAIT_S, given["deadline_s"] or TUNE_S), say)
             return tuning.answer()
-        seeds = [str(self.requests.seed(p)) for p in given["seed_kernels"] or ()]
+        with proposing_plan(str(file), self.options.place, self._executors):
+            seeds = [str(self.requests.seed(p)) for p in given["seed_kernels"] or ()]
         request = self.requests.make(SearchRequest, given, seed_kernels=seeds, budget=Amounts())
         with self.budget.deciding():
             self._check_room()

@@ -143,8 +143,7 @@ def write_page(place: Place, run: str | None, out: Path | None = None, *, folder
     path = (out or (folder or Path.cwd()) / "forewarp-runs" / name).expanduser().absolute()
     path = path if path.suffix in (".html", ".htm") else path / "report.html"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text)
     except OSError as e:
         raise UsageError(
             f"{path} cannot be written: {e.strerror}", hint="pass --out FILE.html in a folder that you may write to"

@@ -23,8 +23,8 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "architecture.md"
 ELSEWHERE = ("core/", "gpu_runner/worker/")
 """The values that all rooms speak in, and what runs in the worker's own processes."""
 PREPARING = (
-    *("gpu_runner/formats/", "archive/migrations.py", "tools/parts.py", "tools/requests.py", "tools/session.py"),
-    "tools/sources.py",
+    *("gpu_runner/formats/", "archive/migrations.py", "tools/parts.py", "tools/plan_proposal.py"),
+    *("tools/requests.py", "tools/session.py", "tools/sources.py"),
 )
 """Reads the request and opens the session, before there is anything to measure."""
 

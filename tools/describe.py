@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import Field
@@ -125,10 +127,28 @@ def task_of(name: str | Task, place: Place) -> TaskFacts:
     fitting = [s for s in task.seeds if s.language in languages_on(kind)]
     return TaskFacts.of(
         task,
-        shapes={w.name: " ".join(f"{k}={v}" for k, v in w.constants.items()) for w in task.workloads[kind]},
+        shapes={w.name: _constants(w.constants) or _as_written(task.reference) for w in task.workloads[kind]},
         tolerance=_tolerance(task.tolerance),
         seeds={s.language: s.source for s in fitting},
     )
+
+
+def _constants(values: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _as_written(reference: str) -> str:
+    """Return the numbers that a reference's file sets, else what its `get_inputs()` returns."""
+    numbers, inputs = dict[str, object](), ""
+    for node in ast.parse(reference).body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int() | float() as value)):
+                numbers[name] = value
+            case ast.FunctionDef(name="get_inputs", body=[*_, ast.Return(value=ast.expr() as value)]):
+                inputs = ast.unparse(value)
+            case _:
+                pass
+    return _constants(numbers) or inputs
 
 
 def _tolerance(own: Tolerance | None) -> str:

@@ -140,7 +140,6 @@ def export_kernel(request: ExportKernelRequest) -> ExportResult:
     folder = Path(request.out or default).expanduser().absolute()
     try:
         for path, text in texts.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
             write_whole(folder / path, text)
     except OSError as e:
         raise UsageError(f"{folder} cannot be written: {e.strerror}", hint="pass another --out") from None

@@ -40,6 +40,7 @@ from forewarp.tools.parts import (
     speedup_of,
     trim,
 )
+from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import ForecastRequest
 from forewarp.tools.run_report import TierLine
 from forewarp.tools.session import Executors, Session, closing_executors
@@ -207,7 +208,7 @@ def forecast_kernel(
             raise CandidateError("none of the kernels can be forecast", hint=kernels[0].problem)
 
     def read(kernel: _Kernel) -> None:
-        kernel.candidate = sessions.choose_candidate(given[kernel.position - 1])
+        kernel.candidate = planned_candidate(given[kernel.position - 1], request.task, request.place, executors)
 
     each(read)
     other = sessions.choose_candidate(request.against) if request.against else None

@@ -27,6 +27,7 @@ from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools import session as sessions
 from forewarp.tools import sources
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, Part, Place, TaskOptions, trim
+from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import InspectRequest
 from forewarp.tools.wording import counted
 
@@ -156,6 +157,7 @@ class _Bench:
 
     task: Task
     executor: LocalExecutor
+    place: Place
     check: bool
     backward: bool | None
 
@@ -191,7 +193,7 @@ def inspect_kernels(request: InspectRequest, *, stage: Callable[[str], None] = l
             if task is None:
                 found.append(_inspect_file(executor, request, kernel))
             else:
-                found.append(_inspect(_Bench(task, executor, request.check, request.backward), kernel))
+                found.append(_inspect(_Bench(task, executor, place, request.check, request.backward), kernel))
     finally:
         executor.close()
     return InspectResult(
@@ -224,7 +226,7 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
     start = time.perf_counter()
     path = kernel.path or ""
     try:
-        candidate = sessions.choose_candidate(kernel)
+        candidate = planned_candidate(kernel, bench.task, bench.place)
         sessions.check_language(candidate, bench.executor)
     except CandidateError as e:
         return KernelInspection(path=path, kernel=None, status=None, log=str(e), seconds=time.perf_counter() - start)

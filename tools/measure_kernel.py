@@ -10,11 +10,12 @@ from typing import Literal
 from pydantic import Field
 
 from forewarp.core.errors import CandidateError, UsageError, WorkerError
-from forewarp.core.protocols import Executor, Subject
+from forewarp.core.protocols import Subject
 from forewarp.core.values import Build, Candidate, Measurement
 from forewarp.tools import session as sessions
 from forewarp.tools.measured import MeasureResult, result_of
 from forewarp.tools.parts import SCHEMA_VERSION, Kernel, Part, Place, trim
+from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import MeasureManyRequest, MeasureRequest
 from forewarp.tools.session import Executors, Session
 
@@ -50,7 +51,7 @@ def measure_kernel(
     `stage` is called when the next stage begins; `executors` keeps the device warm between calls; `whole` gets the log,
     of which the result holds the head and the tail.
     """
-    candidate = sessions.choose_candidate(request.kernel)
+    candidate = planned_candidate(request.kernel, request.task, request.place, executors)
     other = _other(request.against, request.place)
     stage("starting the device")
     with sessions.open_session(request.place, request.task, executors, **request.options) as opened:
@@ -89,7 +90,7 @@ def measure_kernels(
     other = _other(request.against, request.place)
     stage("starting the device")
     with sessions.open_session(request.place, request.task, executors, **request.options) as opened:
-        chosen = [_choose(k, opened.executor) for k in request.kernels]
+        chosen = [_choose(k, opened, request.place, executors) for k in request.kernels]
         wanted = {c.sha256: c for c in chosen if isinstance(c, Candidate)}
         results: dict[str, MeasureResult] = {}
         try:
@@ -145,11 +146,11 @@ def _measured(
         yield candidate.sha256, _result(opened, candidate, build, measurement if number else None, other, number)
 
 
-def _choose(kernel: Kernel, executor: Executor) -> Candidate | str:
+def _choose(kernel: Kernel, opened: Session, place: Place, executors: Executors | None) -> Candidate | str:
     """Read a kernel; returns an error message if it is bad, or in a language that the device does not run."""
     try:
-        candidate = sessions.choose_candidate(kernel)
-        sessions.check_language(candidate, executor)
+        candidate = planned_candidate(kernel, opened.task, place, executors)
+        sessions.check_language(candidate, opened.executor)
     except UsageError as e:
         return str(e)
     return candidate

@@ -24,6 +24,7 @@ from forewarp.search.settings import SearchSettings
 from forewarp.tools import session as sessions
 from forewarp.tools.estimate import Dollars, Estimate, estimate
 from forewarp.tools.parts import Place
+from forewarp.tools.plan_proposal import proposing_plan
 from forewarp.tools.proposer import (
     from_label,
     label,
@@ -149,11 +150,12 @@ class Prepared:
         """Return the task with its seeds, the settings for so many devices, and what the run will take."""
         request, settings = self.request, self.settings
         begins = self.own.proposer is None and request.place.device != "replay"
-        task = sessions.with_seeds(
-            *(task, target.kind, request.seed_kernels, request.language),
-            make=make if begins else None,
-            needed=begins and not request.model,
-        )
+        with proposing_plan(task, request.place):
+            task = sessions.with_seeds(
+                *(task, target.kind, request.seed_kernels, request.language),
+                make=make if begins else None,
+                needed=begins and not request.model,
+            )
         # Rounds that keep all devices busy, where the request leaves their size open.
         if request.measure_per_round is None:
             settings = replace(settings, measure_per_round=max(settings.measure_per_round, devices))

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from forewarp.core.errors import CandidateError
+from forewarp.core.errors import CandidateError, PlanMissingError
 from forewarp.core.values import Candidate, Language, Signature, TensorSpec
 from forewarp.gpu_runner.formats.expressions import Names, Number, evaluate, whole
 
@@ -32,7 +32,7 @@ _KEYS = {*_TABLES, "inputs", "outputs", "constraints", "launch", "args", "format
 _MODULE_KEYS = {"tunables", "constraints", "format"}
 _LAUNCH_KEYS = {"kernel", "args", "grid", "block", "shared", "num_warps", "num_stages"}
 _LAUNCH_NEEDS: dict[Language, tuple[str, ...]] = {"triton": ("grid",), "cuda": ("block", "grid")}
-_DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +169,9 @@ def parse(candidate: Candidate) -> LaunchPlan:
         return _read_module({})
     if match is None:
         opening = '"""forewarp' if candidate.language == "triton" else "/*forewarp"
-        raise CandidateError(
-            "the source has no launch plan",
+        raise PlanMissingError(
+            "the source has no launch plan, which says what its kernels are called with",
+            candidate,
             hint=f"open the file with {opening}, a TOML launch plan and the closing mark, or put the plan of a .cu or "
             ".cpp file beside it, as a .toml of the same name (docs/tasks.md)",
         )
@@ -324,8 +325,8 @@ def _expressions(value: Any, where: str) -> tuple[str | Number, ...]:
 def _scratch(name: str, value: Any) -> ScratchBuffer:
     if not isinstance(value, dict) or set(cast("dict[str, Any]", value)) != {"dtype", "shape"}:
         raise CandidateError(f'scratch.{name} must be {{dtype = "float32", shape = ["rows"]}}, got {value!r}')
-    if value["dtype"] not in _DTYPES:
-        raise CandidateError(f"scratch.{name}.dtype is {value['dtype']!r}; use one of {', '.join(_DTYPES)}")
+    if value["dtype"] not in DTYPES:
+        raise CandidateError(f"scratch.{name}.dtype is {value['dtype']!r}; use one of {', '.join(DTYPES)}")
     return ScratchBuffer(name, str(value["dtype"]), _expressions(value["shape"], f"scratch.{name}.shape"))
 
 

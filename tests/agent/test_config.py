@@ -94,11 +94,18 @@ def test_what_the_user_writes_into_a_projects_file_is_trusted_but_not_what_stood
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("colour", "red"), ("context", "5"), ("approve", "always"), ("shell.x", "1"), ("budget", "5")]
+    ("name", "value", "problem"),
+    [
+        ("colour", "red", "there is no setting colour"),
+        ("context", "5", "context is 5"),
+        ("approve", "always", "approve is 'always'"),
+        ("shell.x", "1", "there is no setting shell.x"),
+        ("budget", "5", "budget is 5"),
+    ],
 )
-def test_a_value_that_the_file_may_not_hold_is_not_written(project: Path, name: str, value: str) -> None:
+def test_a_value_that_the_file_may_not_hold_is_not_written(project: Path, name: str, value: str, problem: str) -> None:
     put(project, "shell = false\n")
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=problem):
         write(project, name, value, project=True)
     assert (project / config.NAME).read_text() == "shell = false\n"
 

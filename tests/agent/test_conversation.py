@@ -40,7 +40,7 @@ from forewarp.agent.events import (
     UserSaid,
 )
 from forewarp.agent.settings import Settings
-from forewarp.agent.transcript import Transcript, conversations, latest, read
+from forewarp.agent.transcript import SHARED_FROM, Transcript, conversations, latest, read
 from forewarp.tools import considered
 from forewarp.tools.describe import task_of
 from forewarp.tools.parts import Amounts, Place
@@ -596,14 +596,20 @@ async def test_the_record_of_what_is_remembered_does_not_repeat_itself(
     assert len(read(Path(conversations(one.place)[0].path)).messages) == talk.message_count
 
 
-async def test_the_text_of_a_candidate_is_recorded_once(recorded: Recorded, settings: Callable[..., Settings]) -> None:
-    one = settings(scripted(*[("forecast_kernel", {"task": recorded.task, "path": "toy.cpp"})] * 3))
+async def test_a_text_is_recorded_once(recorded: Recorded, settings: Callable[..., Settings]) -> None:
+    text = Path(recorded.seed).read_text()
+    one = settings(
+        scripted(
+            ("write_file", {"path": "mine.cpp", "text": text}),
+            *[("forecast_kernel", {"task": recorded.task, "path": "mine.cpp"})] * 3,
+        )
+    )
     talk = Conversation(one, transcript=Transcript.begin(one.place, one.folder))
     seen = of(CandidateForecast, await turn(talk))
     talk.close()
     path = Path(conversations(one.place)[0].path)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [bool(data["source"]) for data in lines if data["type"] == "CandidateForecast"] == [True, False, False]
+    assert len(text) > SHARED_FROM
+    assert path.read_text().count(json.dumps(text)) == 1
     assert of(CandidateForecast, list(read(path).events)) == seen
 
 
