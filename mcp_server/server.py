@@ -60,10 +60,8 @@ class Tool(NamedTuple):
 TOOLS = (
     Tool("describe", texts.DESCRIBE, READS, "task language gradients about", Described),
     Tool("make_task", texts.MAKE_TASK, WRITES, "path function args init", TaskAnswer),
-    Tool("validate_task", texts.VALIDATE, READS, "task inputs gradients device", ValidateAnswer, ValidateRequest),
-    Tool(
-        "inspect_kernel", texts.INSPECT, READS, f"{KERNEL} target check inputs gradients", InspectAnswer, InspectRequest
-    ),
+    Tool("validate_task", texts.VALIDATE, READS, "task inputs device", ValidateAnswer, ValidateRequest),
+    Tool("inspect_kernel", texts.INSPECT, READS, f"{KERNEL} target check inputs", InspectAnswer, InspectRequest),
     Tool(
         "forecast_kernel",
         texts.FORECAST,

@@ -135,7 +135,6 @@ class Work:
             inputs=self.requests.inputs(given["inputs"]),
             target=given["target"] or "auto",
             check=given["check"],
-            gradients=given["gradients"],
             python=self.options.place.python,
         )
         with self._forecasts:
