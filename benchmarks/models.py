@@ -87,7 +87,7 @@ def one(name: str, args: argparse.Namespace, limit_s: float) -> dict[str, Any]:
         steps = Steps(Path(temporary), args.device, limit_s)
         model, patched = steps.folder / f"{name}.py", steps.folder / "patched.py"
         model.write_text(model_text(name, args.device))
-        profile = steps.run("profile", "profile", str(model), "--max-seconds", "15")
+        profile = steps.run("profile", "profile", str(model), "--deadline", "60")
         row: dict[str, Any] = {"model": name, "seconds": steps.seconds, "searches": [], "profile": profile}
         if profile["status"] != "ok":
             return row

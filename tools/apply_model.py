@@ -23,7 +23,6 @@ from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Kernel, Part,
 from forewarp.tools.profile_model import ProfiledModel, open_model
 from forewarp.tools.requests import ApplyRequest, MeasureRequest
 from forewarp.tools.session import Executors, closing_executors
-from forewarp.tools.wording import counted
 
 _MARK = re.compile(r'^SUBGRAPH = "(\w+)"', re.MULTILINE)
 
@@ -182,7 +181,7 @@ class PatchedModel:
     def _summary(
         self, kernels: Sequence[AppliedKernel], over: MeasureResult | None, under: MeasureResult | None
     ) -> str:
-        said = f"{sum(k.kept for k in kernels)} of {counted(len(kernels), 'kernel')} help {self._task.name} as a whole"
+        said = f"{sum(k.kept for k in kernels)} of {len(kernels)} kernels help {self._task.name} as a whole"
         if over is None:
             return f"{said}."
         compiled_too = f", {under.speedup} under torch.compile" if under is not None and under.speedup else ""

@@ -19,13 +19,9 @@ from forewarp.tools import gate_verdicts as verdicts
 from forewarp.tools import session as sessions
 from forewarp.tools import wording
 from forewarp.tools.gate_lock import (
+    KernelAtHand,
     LockedKernel,
-    forecast_locked,
-    inspect_locked,
     launches_of,
-    load_locked_task,
-    measure_locked,
-    read_again,
     read_lock,
     versions_of,
 )
@@ -85,11 +81,15 @@ class GateResult(Part):
 class _State:
     """Knowledge of one kernel so far; the verdict is the worst of what was found."""
 
-    kernel: LockedKernel
+    files: KernelAtHand
     reasons: dict[GateVerdict, list[str]] = field(default_factory=dict[GateVerdict, list[str]])
     shapes: list[GateShape] = field(default_factory=list[GateShape])
     changes: list[str] = field(default_factory=list[str])
     log: str = ""
+
+    @property
+    def kernel(self) -> LockedKernel:
+        return self.files.locked
 
     def say(self, verdict: GateVerdict, reason: str, log: str = "") -> None:
         self.reasons.setdefault(verdict, []).append(reason)
@@ -138,10 +138,10 @@ def check_gate(
     path = Path(request.lock).expanduser().absolute()
     lock = read_lock(path)
     target = None if request.device == "none" else devices.choose(request.device)
-    states = [_State(k) for k in lock.kernels]
+    states = [_State(KernelAtHand(k, path.parent)) for k in lock.kernels]
     for state in states:
-        _note_source(state, path.parent)
-    check = _Check(request, path.parent, states, target, stage, stopped)
+        _note_source(state)
+    check = _Check(request, states, target, stage, stopped)
     if len(request.python) == 2:
         check.compare_environments(request.python[0], request.python[1])
     else:
@@ -149,11 +149,12 @@ def check_gate(
     return check.result(path)
 
 
-def _note_source(state: _State, root: Path) -> None:
+def _note_source(state: _State) -> None:
+    locked, files = state.kernel, state.files
     try:
-        if read_again(state.kernel, root).sha256 != state.kernel.sha256:
+        if files.candidate.sha256 != locked.sha256:
             state.changes.append("the source has changed since the lock")
-        if state.kernel.task is not None and load_locked_task(state.kernel, root).sha256 != state.kernel.task_sha256:
+        if locked.task is not None and files.task.sha256 != locked.task_sha256:
             state.changes.append("the task has changed since the lock")
     except CandidateError as e:
         state.say("does not compile", e.message)
@@ -166,7 +167,6 @@ class _Check:
     """One check in progress."""
 
     request: GateCheckRequest
-    root: Path
     states: list[_State]
     target: Target | None
     stage: Callable[[str], None]
@@ -200,8 +200,8 @@ class _Check:
         for number, (target, before) in enumerate(kernel.compiled.items()):
             try:
                 check = self.request.check and not runs and not number
-                found = inspect_locked(kernel, self.root, target, python, check=check)
-                past = found if old is None else inspect_locked(kernel, self.root, target, old)
+                found = state.files.inspect(target, python, check=check)
+                past = found if old is None else state.files.inspect(target, old)
             except TaskError as e:
                 state.say("not compared", e.message)
                 return
@@ -214,7 +214,7 @@ class _Check:
             codes = (launches_of(past) if old else before), launches_of(found)
             signs = [] if old and runs else verdicts.signs_of_slower(*codes)
             if old is None:
-                now = forecast_locked(kernel, self.root, target, python)
+                now = state.files.forecast(target, python)
                 signs.append(verdicts.forecast_sign(kernel.forecasts.get(target), now, margin))
             _heed_code(state, target, [s for s in signs if s], verdicts.differences(*codes))
             _heed_check(state, found)
@@ -222,7 +222,7 @@ class _Check:
     def _measure_again(self, state: _State, place: Place, executors: Executors) -> None:
         kernel, start = state.kernel, time.monotonic()
         try:
-            result = measure_locked(kernel, self.root, place, executors)
+            result = state.files.measure(place, executors)
         except TaskError as e:
             state.say("not compared", e.message)
             return
@@ -253,12 +253,7 @@ class _Check:
         if self.target is None or not states:
             return
         self.timed = True
-        kernels = [
-            TimedKernel(
-                s.kernel.path, load_locked_task(s.kernel, self.root), read_again(s.kernel, self.root), self.target
-            )
-            for s in states
-        ]
+        kernels = [TimedKernel(s.kernel.path, s.files.task, s.files.candidate, self.target) for s in states]
         archive = sessions.archive_path(Place(archive=self.request.archive))
         rounds = PairedRounds(kernels, (old, new), archive, self.request.margin, self.stage, self._spend)
         try:

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -246,21 +247,21 @@ def _locked(
         call=request.call,
         **about,
     )
-    python = request.place.python
+    python, files = request.place.python, KernelAtHand(found, root)
     for target in (t.lower() for t in request.targets or [_default_target()]):
-        seen = inspect_locked(found, root, target, python)
+        seen = files.inspect(target, python)
         if seen is not None and seen.status != "ok":
             raise CandidateError(f"it does not compile for {target}: {seen.log}")
         if seen is not None:
             found.compiled[target] = launches_of(seen)
-            if forecast := forecast_locked(found, root, target, python):
+            if forecast := files.forecast(target, python):
                 found.forecasts[target] = forecast
     kind = sessions.target_of(request.place).kind if request.measure else "none"
     if found.task is None or found.language not in (languages_on(kind) if kind != "none" else ()):
         why = "it has no task" if found.task is None else f"it runs on another device than {kind}"
         note(f"{found.path} was not measured: {why if request.measure else 'as asked'}")
         return found
-    result = measure_locked(found, root, request.place, executors)
+    result = files.measure(request.place, executors)
     if result.trusted and result.speedup is not None:
         found.measured[result.device.name] = _measured(result, request.place)
     elif result.status == "ok" or (found.language == "python" and kind == "cpu"):  # a module may need a GPU
@@ -300,68 +301,64 @@ def _read(kernel: Kernel, *, with_task: bool) -> Candidate:
         raise CandidateError(f"{path} cannot be read: {e}") from None
 
 
-def read_again(kernel: LockedKernel, root: Path) -> Candidate:
-    """Read a locked kernel as its file is now; raises `CandidateError`."""
-    return _read(as_kernel(kernel, root), with_task=kernel.task is not None)
+class KernelAtHand:
+    """A locked kernel with its files as they are now, each read once; paths are relative to `root`."""
 
+    def __init__(self, locked: LockedKernel, root: Path) -> None:
+        self.locked, self._root = locked, root
+        self._kernel = Kernel(path=str(root / locked.path), tunables=locked.tunables)
 
-def load_locked_task(kernel: LockedKernel, root: Path) -> Task:
-    """Load a kernel's task, to be judged by the tolerance that was locked; raises `TaskError`."""
-    name = kernel.task or ""
-    inputs = str(root / kernel.inputs) if kernel.inputs else None
-    task = sessions.load_task(name if name in sessions.bundled_tasks() else str(root / name), Place(), inputs=inputs)
-    own = kernel.tolerance and Tolerance(kernel.tolerance.rtol, kernel.tolerance.atol)
-    return task if task.tolerance == own else replace(task, tolerance=own)
+    @cached_property
+    def candidate(self) -> Candidate:
+        """The kernel; raises `CandidateError`."""
+        return _read(self._kernel, with_task=self.locked.task is not None)
 
+    @cached_property
+    def task(self) -> Task:
+        """The kernel's task, to be judged by the tolerance that was locked; raises `TaskError`."""
+        locked, name = self.locked, self.locked.task or ""
+        inputs = str(self._root / locked.inputs) if locked.inputs else None
+        path = name if name in sessions.bundled_tasks() else str(self._root / name)
+        task = sessions.load_task(path, Place(), inputs=inputs)
+        own = locked.tolerance and Tolerance(locked.tolerance.rtol, locked.tolerance.atol)
+        return task if task.tolerance == own else replace(task, tolerance=own)
 
-def as_kernel(kernel: LockedKernel, root: Path) -> Kernel:
-    """Return a locked kernel as the verbs take it."""
-    return Kernel(path=str(root / kernel.path), tunables=kernel.tunables)
+    def inspect(self, target: str, python: str | None, *, check: bool = False) -> KernelInspection | None:
+        """Return what it compiles to for a target, and with `check` what its outputs are on the CPU; None for C++.
 
+        Raises `UsageError` for an unknown target, `TaskError`, `DeviceError` and `WorkerError`.
+        """
+        if self.locked.language == "cpp":
+            return None
+        request = InspectRequest(kernels=[self._kernel], target=target, python=python)
+        about: dict[str, Any] = {"args": self.locked.args, "call": self.locked.call}
+        if self.locked.task is not None:
+            about = {"task": self.task, "check": check}
+        return inspect_kernels(request.model_copy(update=about)).kernels[0]
 
-def inspect_locked(
-    kernel: LockedKernel, root: Path, target: str, python: str | None, *, check: bool = False
-) -> KernelInspection | None:
-    """Return what a kernel compiles to for a target, and with `check` what its outputs are on the CPU; None for C++.
+    def forecast(self, target: str, python: str | None) -> LockedForecast | None:
+        """Forecast it without the archive, whose measurements would move forecasts; None where it cannot be."""
+        if self.locked.task is None or self.locked.language == "cpp":
+            return None
+        with tempfile.TemporaryDirectory() as empty:
+            place = Place(python=python, archive=str(Path(empty) / "archive.db"))
+            request = ForecastRequest(task=self.task, kernel=self._kernel, target=target, place=place)
+            try:
+                made = forecast_kernel(request).forecast
+            except UsageError:  # what is wrong is said by the inspection
+                return None
+        return made and LockedForecast(median=made.median, forewarp=forewarp.__version__)
 
-    Raises `UsageError` for an unknown target, `TaskError`, `DeviceError` and `WorkerError`.
-    """
-    if kernel.language == "cpp":
-        return None
-    request = InspectRequest(kernels=[as_kernel(kernel, root)], target=target, python=python)
-    about: dict[str, Any] = {"args": kernel.args, "call": kernel.call}
-    if kernel.task is not None:
-        about = {"task": load_locked_task(kernel, root), "check": check}
-    return inspect_kernels(request.model_copy(update=about)).kernels[0]
+    def measure(self, place: Place, executors: Executors) -> MeasureResult:
+        """Measure it against its task's reference, or the kernel that it is locked against."""
+        against = Kernel(path=str(self._root / self.locked.against)) if self.locked.against else None
+        request = MeasureRequest(task=self.task, kernel=self._kernel, against=against, place=place)
+        return measure_kernel(request, executors=executors)
 
 
 def launches_of(seen: KernelInspection) -> list[LockedLaunch]:
     """Return what a lock keeps of an inspection."""
     return [LockedLaunch.seen(w.workload, launch) for w in seen.workloads for launch in w.launches]
-
-
-def forecast_locked(kernel: LockedKernel, root: Path, target: str, python: str | None) -> LockedForecast | None:
-    """Forecast a kernel without the archive, whose measurements would move forecasts; None where it cannot be."""
-    if kernel.task is None or kernel.language == "cpp":
-        return None
-    with tempfile.TemporaryDirectory() as empty:
-        place = Place(python=python, archive=str(Path(empty) / "archive.db"))
-        try:
-            task = load_locked_task(kernel, root)
-            made = forecast_kernel(
-                ForecastRequest(task=task, kernel=as_kernel(kernel, root), target=target, place=place)
-            )
-        except UsageError:  # what is wrong is said by the inspection
-            return None
-    return made.forecast and LockedForecast(median=made.forecast.median, forewarp=forewarp.__version__)
-
-
-def measure_locked(kernel: LockedKernel, root: Path, place: Place, executors: Executors) -> MeasureResult:
-    """Measure a kernel against its task's reference, or the kernel that it is locked against."""
-    against = Kernel(path=str(root / kernel.against)) if kernel.against else None
-    task = load_locked_task(kernel, root)
-    request = MeasureRequest(task=task, kernel=as_kernel(kernel, root), against=against, place=place)
-    return measure_kernel(request, executors=executors)
 
 
 def versions_of(result: MeasureResult, place: Place) -> dict[str, str]:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -36,6 +36,12 @@ WRITES = "x.relu_()\n        return self.linear(x) * scale + n"
 NORMAL, UNIT = "torch.randn(8, 16)", "torch.rand(8, 16)"
 
 
+@pytest.fixture(autouse=True)
+def _without_gradients() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
 def buffers(problem: Problem, guarded: Guards, count: int) -> list[list[Any]]:
     return [
         [guarded.tensor(v.shape, v.dtype) if isinstance(v, torch.Tensor) else v for v in problem.inputs(0, "cpu")]
@@ -57,7 +63,6 @@ def staged(
     one_memory: bool = False,
     lean: bool | None = None,
 ) -> Stage:
-    torch.set_grad_enabled(False)
     reference = REFERENCE.format(forward=forward, inputs=inputs)
     signature = describe(reference, Workload("w"))
     problem, guarded = Problem.load(reference, Workload("w"), 7), Guards("cpu")

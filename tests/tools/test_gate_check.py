@@ -11,11 +11,11 @@ from forewarp.core.values import Candidate
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools import gate_check
 from forewarp.tools.gate_check import GateVerdict
-from forewarp.tools.gate_lock import LockedKernel
+from forewarp.tools.gate_lock import KernelAtHand, LockedKernel
 from forewarp.tools.gate_verdicts import OPEN, WORSE
 
 
-def state(**fields: object) -> gate_check._State:
+def state(root: Path = Path(), **fields: object) -> gate_check._State:
     about: dict[str, object] = {
         "path": "softmax.cu",
         "tunables": {},
@@ -23,7 +23,7 @@ def state(**fields: object) -> gate_check._State:
         "sha256": "",
         "task": "softmax",
     }
-    return gate_check._State(LockedKernel.model_validate(about | fields))
+    return gate_check._State(KernelAtHand(LockedKernel.model_validate(about | fields), root))
 
 
 @pytest.mark.parametrize("first", gate_check.ORDER)
@@ -45,13 +45,16 @@ def test_changed_files_are_told(tmp_path: Path) -> None:
     (tmp_path / "softmax.cu").write_text(CUDA)
     (tmp_path / "problem.py").write_text(REFERENCE)
     sha256, task = Candidate(CUDA, "cuda").sha256, tasks.load(str(tmp_path / "problem.py"))
-    same = state(sha256=sha256, task="problem.py", task_sha256=task.sha256)
-    gate_check._note_source(same, tmp_path)
-    assert not same.changes
+    about = {"sha256": sha256, "task": "problem.py", "task_sha256": task.sha256}
+
+    def noted() -> gate_check._State:
+        found = state(tmp_path, **about)
+        gate_check._note_source(found)
+        return found
+
+    assert not noted().changes
     (tmp_path / "softmax.cu").write_text(f"{CUDA}\n")
     (tmp_path / "problem.py").write_text(f"{REFERENCE}\n")
-    gate_check._note_source(same, tmp_path)
-    assert [change.split(" has")[0] for change in same.changes] == ["the source", "the task"]
+    assert [change.split(" has")[0] for change in noted().changes] == ["the source", "the task"]
     (tmp_path / "softmax.cu").unlink()
-    gate_check._note_source(same, tmp_path)
-    assert same.row().verdict == "does not compile"
+    assert noted().row().verdict == "does not compile"
