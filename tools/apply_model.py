@@ -214,7 +214,9 @@ def _why(result: MeasureResult) -> str:
     if result.status != "ok":
         return f"{result.status}: {trim(result.log, 400)}"
     if not result.trusted:
-        return f"its time is not to be believed: {'; '.join(result.flags) or result.verdict}"
+        noise = max((w.noise_percent or 0.0 for w in result.workloads), default=0.0)
+        loud = f"equal kernels came out up to {noise:.0f} % apart; apply it again on a quieter device"
+        return f"its time is not to be believed: {'; '.join(result.flags) or loud}"
     return "" if result.verdict == "faster" else f"the whole model is no faster with it ({result.verdict})"
 
 
