@@ -1,4 +1,4 @@
-"""Whole models: profile, the top lines as tasks, searches that begin without a kernel, winners in, the whole judged.
+"""Whole models: profile, searches for the top lines that begin without a kernel, winners in, the whole judged.
 
     python benchmarks/models.py --device cuda --out benchmarks/results/models_h200.json --for 550
     python benchmarks/models.py --device cpu --out benchmarks/results/models_cpu.json
@@ -6,9 +6,8 @@
 The models are those of `model_files/`, with random weights: in bf16 at real sizes on a GPU, small in fp32 on a CPU.
 Each step is the command that a user would run, with a cache and an archive of its own; `models_plain.py` then times the
 model as it is, under torch.compile and under torch.compile(max-autotune), each with and without the kept kernels, in a
-process without forewarp. `--kernels FOLDER` has kernels to begin with: FOLDER/SUBGRAPH.py goes into the search of that
-line. Each model's row is written as it comes, and a later call goes on with those that have none; `--for` begins none
-after so many seconds.
+process without forewarp. Each model's row is written as it comes, and a later call goes on with those that have none;
+`--for` begins none after so many seconds.
 """
 
 from __future__ import annotations
@@ -58,15 +57,15 @@ class Steps:
         """Return the seconds that are left."""
         return max(1.0, self.until - time.monotonic())
 
-    def run(self, name: str, *words: str, limit_s: float | None = None) -> dict[str, Any]:
+    def run(self, name: str, *words: str) -> dict[str, Any]:
         """Run a verb and return its document, or one of the error."""
         common = ["--device", self.device, "--json"]
         common += ["--archive", str(self.folder / "archive.db")]
-        return self.python(name, "-m", "forewarp.cli.main", *words, *common, limit_s=limit_s)
+        return self.python(name, "-m", "forewarp.cli.main", *words, *common)
 
-    def python(self, name: str, *words: str, limit_s: float | None = None) -> dict[str, Any]:
+    def python(self, name: str, *words: str) -> dict[str, Any]:
         """Run Python and return the JSON that it prints last."""
-        begun, limit_s = time.monotonic(), min(limit_s or 1e5, self.left())
+        begun, limit_s = time.monotonic(), self.left()
         try:
             done = subprocess.run(
                 [sys.executable, *words], capture_output=True, text=True, env=self.environment, timeout=limit_s
@@ -85,29 +84,16 @@ def one(name: str, args: argparse.Namespace, limit_s: float) -> dict[str, Any]:
     """Return a model's row."""
     with tempfile.TemporaryDirectory(prefix="forewarp-models-") as temporary:
         steps = Steps(Path(temporary), args.device, limit_s)
-        model, patched = steps.folder / f"{name}.py", steps.folder / "patched.py"
+        model, out = steps.folder / f"{name}.py", steps.folder / "out"
+        patched = out / "model_new.py"
         model.write_text(model_text(name, args.device))
         profile = steps.run("profile", "profile", str(model), "--deadline", "60")
-        row: dict[str, Any] = {"model": name, "seconds": steps.seconds, "searches": [], "profile": profile}
+        row: dict[str, Any] = {"model": name, "seconds": steps.seconds, "profile": profile}
         if profile["status"] != "ok":
             return row
-        winners: list[str] = []
-        wanted = [line for line in profile["lines"] if not line["why_no_task"]][: args.top]
-        for line in wanted:
-            number = line["number"]
-            problem, out = steps.folder / f"line{number}.py", steps.folder / f"out{number}"
-            steps.run(f"task {number}", "profile", str(model), "--task", str(number), "--out", str(problem))
-            own = args.kernels / f"{line['subgraph']}.py" if args.kernels else None
-            seeds = ["--seed-kernel", str(own)] if own is not None and own.is_file() else []
-            words = ["optimize", str(problem), "--budget", str(args.budget), "--deadline", str(args.deadline)]
-            words += [*seeds, "--out", str(out)]
-            found = steps.run(f"search {number}", *words, limit_s=args.deadline + 90)
-            kept = ("status", "summary", "best", "winner", "reason", "error")
-            row["searches"].append({"line": number, "problem": problem.read_text(), **{k: found.get(k) for k in kept}})
-            if (out / "best_module.py").is_file():
-                winners += ["--with", f"{out / 'best_module.py'}:{number}"]
-        if winners:
-            row["apply"] = steps.run("apply", "apply", str(model), *winners, "--write", str(patched))
+        words = ["optimize", str(model), "--top", str(args.top), "--budget", str(args.budget), "--out", str(out)]
+        row["optimize"] = steps.run("optimize", *words, "--deadline", str(args.deadline))
+        row["problems"] = {file.stem: file.read_text() for file in sorted(out.glob("line*.py"))}
         arms = [str(patched)] if patched.is_file() else []
         words = [str(HERE / "models_plain.py"), args.device, str(args.seconds), str(model), *arms]
         row["plain"] = steps.python("plain", *words)
@@ -121,10 +107,9 @@ def main() -> None:
     parser.add_argument("--for", dest="limit_s", type=float, default=1e5, help="seconds")
     parser.add_argument("--only", action="append", choices=sorted(SMALL), default=[])
     parser.add_argument("--top", type=int, default=3, help="lines of the profile")
-    parser.add_argument("--budget", type=int, default=8, help="measurements of each search")
-    parser.add_argument("--deadline", type=float, default=25.0, help="seconds of each search")
+    parser.add_argument("--budget", type=int, default=29, help="measurements in all")
+    parser.add_argument("--deadline", type=float, default=130.0, help="seconds in all")
     parser.add_argument("--seconds", type=float, default=4.0, help="of timing each pair in the plain process")
-    parser.add_argument("--kernels", type=Path)
     args = parser.parse_args()
     until = time.monotonic() + args.limit_s
     rows = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
