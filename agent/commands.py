@@ -313,11 +313,12 @@ class SlashCommands:
         top = _integer(given.last("--top") or str(TOP), "how many lines")
         arguments = {"model": self._model(given, "optimize"), "budget": budget, "top": top}
         found = await self._result_of("optimize_model", self._whole.optimize, arguments, **arguments)
+        judged = {k["line"]: k.get("why", "kept") for k in found.get("applied", {}).get("kernels", [])}
         rows = [
-            (one["number"], one["operations"], one.get("best", "–"), one.get("run_id", "–"), one.get("why_none", ""))
+            (n := one["number"], one["operations"], one.get("best", "–"), one.get("why_none") or judged.get(n, "–"))
             for one in found["lines"]
         ]
-        return f"{_table('line | operations | best kernel [95 %] | run | why none', rows)}\n\nFiles: {found['folder']}"
+        return f"{_table('line | operations | best kernel [95 %] | in the model', rows)}\n\nFiles: `{found['folder']}`"
 
     @command("MODEL.py FILE… [--call FUNCTION]", words=None, option="--call")
     async def apply(self, given: Arguments) -> str:
