@@ -118,10 +118,10 @@ def test_a_run_that_nobody_ever_took_up_is_not_shown_as_running(
 
 
 def test_a_process_that_only_waits_to_be_reaped_works_on_nothing() -> None:
-    from forewarp.search import lease
+    from forewarp.core import processes
 
     child = subprocess.Popen([sys.executable, "-c", ""])
     while Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
         time.sleep(0.01)
-    assert lease._began(child.pid) == ""
+    assert processes.began(child.pid) == ""
     child.wait()

@@ -11,7 +11,7 @@ from support.served_mcp import WAIT_S, Mode, Served, call
 
 from forewarp.core.errors import UsageError
 from forewarp.mcp_server import http
-from forewarp.mcp_server.server import build_server
+from forewarp.mcp_server.server import TOOLS, build_server
 
 TOKEN = "a-token-that-is-long-enough"
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
@@ -22,7 +22,7 @@ async def test_serves_both_eras_and_each_client_its_session(served: Served) -> N
     with served.over_http() as url:
         for era in eras:
             async with Client(url, mode=era) as client:
-                assert len((await client.list_tools()).tools) == 10
+                assert len((await client.list_tools()).tools) == len(TOOLS)
                 found = await call(client, "describe", about="tasks")
                 assert "softmax" in found["tasks"]
         strange = httpx2.post(

@@ -12,6 +12,7 @@ from typing import Any
 from support.served_mcp import Served
 
 import forewarp
+from forewarp.mcp_server.server import TOOLS
 
 NOISY = """\
 import os, subprocess, sys
@@ -60,6 +61,6 @@ def test_what_is_printed_does_not_reach_the_client(served: Served) -> None:
         process.stdin.close()
         rest = process.stdout.read()
     assert [a["id"] for a in answers] == [1, 2, 3]
-    assert len(answers[1]["result"]["tools"]) == 10
+    assert len(answers[1]["result"]["tools"]) == len(TOOLS)
     assert not answers[2]["result"].get("isError"), answers[2]
     assert all(json.loads(line) for line in rest.splitlines())
