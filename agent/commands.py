@@ -362,7 +362,7 @@ class SlashCommands:
         try:
             result = await tool(call, **values)
         except ForewarpError as e:
-            result = {"error": e.message, "hint": e.hint}
+            result = {"error": e.message}  # the turn ends with the hint
             raise
         finally:
             self._conversation.emit(ToolReturned.of(call, name, result, time.perf_counter() - start))

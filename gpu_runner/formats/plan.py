@@ -19,7 +19,8 @@ from forewarp.core.errors import CandidateError, PlanMissingError
 from forewarp.core.values import Candidate, Language, Signature, TensorSpec
 from forewarp.gpu_runner.formats.expressions import Names, Number, evaluate, whole
 
-_BLOCK = re.compile(r'\A\s*(?:/\*|"""|\'\'\')\s*forewarp\s*\n(.*?)(?:\*/|"""|\'\'\')', re.DOTALL)
+_OPENING = re.compile(r'\A\s*(?:/\*|"""|\'\'\')\s*forewarp\s*\n')
+_BLOCK = re.compile(rf'{_OPENING.pattern}(.*?)(?:\*/|"""|\'\'\')', re.DOTALL)
 _INTEGER_BITS = {"i32": 31, "i64": 63}
 _ARG_TYPES = (*_INTEGER_BITS, "f32", "f64")
 
@@ -167,6 +168,8 @@ def parse(candidate: Candidate) -> LaunchPlan:
     match = _BLOCK.match(candidate.source)
     if match is None and candidate.language == "python":
         return _read_module({})
+    if match is None and _OPENING.match(candidate.source):
+        raise CandidateError("the launch plan has no end", hint='close it with */, in a Triton file with """')
     if match is None:
         opening = '"""forewarp' if candidate.language == "triton" else "/*forewarp"
         raise PlanMissingError(

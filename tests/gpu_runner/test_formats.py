@@ -138,6 +138,8 @@ def test_a_source_without_plan_is_told_how_to_open() -> None:
     with pytest.raises(CandidateError) as e:
         plans.parse(Candidate("import triton", "triton"))
     assert '"""forewarp' in e.value.hint
+    with pytest.raises(CandidateError, match="has no end"):
+        plans.parse(Candidate(f"/*forewarp\n{PLAN}{KERNEL}", "cuda"))
 
 
 def test_a_plan_without_launch_is_rejected() -> None:
