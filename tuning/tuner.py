@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
 from forewarp.core.errors import CandidateError, WorkerError
 from forewarp.core.trees import Array
@@ -406,7 +405,9 @@ def paired_ratio(first: Sequence[float], own: Sequence[float]) -> tuple[float | 
     count = min(len(first), len(own))
     if count < 2:
         return None, None, None
+    from scipy.special import stdtrit  # slow to import
+
     logs = np.log(np.array(first[:count])) - np.log(np.array(own[:count]))
-    half = float(student.ppf(0.975, count - 1) * logs.std(ddof=1) / math.sqrt(count))
+    half = float(stdtrit(count - 1, 0.975) * logs.std(ddof=1) / math.sqrt(count))
     middle = float(logs.mean())
     return math.exp(middle), math.exp(middle - half), math.exp(middle + half)

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from textual.message_pump import MessagePump
 from textual.pilot import Pilot
 
 WAIT_S = 60.0
 """For what takes a moment here, and on a busy machine much longer."""
 
-HOPS = 8
-"""Most widgets that a message passes until what it set off is done."""
+TURNS = 8
+"""Turns of the loop in which no widget has work, after which none is expected: as many as a task takes to hand some on."""
 
 
 async def until(pilot: Pilot[Any], true: Callable[[], object], why: str = "it did not happen") -> None:
@@ -28,23 +29,37 @@ async def until(pilot: Pilot[Any], true: Callable[[], object], why: str = "it di
 
 
 class Patient:
-    """Textual's pilot, one that goes on only when all that a key or a pause set off was done.
+    """Textual's pilot, one that goes on only when all that a key or a pause set off was done, and then at once.
 
     Its own ends a wait when the process has used no time for a moment, which is also so when it was given none.
     """
 
-    _screen, _keys = Pilot._wait_for_screen, Pilot.press
+    _keys = Pilot.press
 
     @staticmethod
     async def wait_for_screen(pilot: Pilot[Any], timeout: float = WAIT_S) -> bool:
-        """Wait until every widget has taken what came to it, as often as a message can be handed on."""
-        for _ in range(HOPS):
-            if not await Patient._screen(pilot, timeout) or pilot.app._exit:
+        """Wait until no widget has a message or a callback left."""
+        app, end, quiet = pilot.app, time.monotonic() + timeout, 0
+        while quiet < TURNS:
+            if app._exit or app._exception:
                 return False
+            assert time.monotonic() < end, "widgets did not finish their messages"
+            await asyncio.sleep(0)
+            quiet = 0 if any(_busy(pump) for pump in (app, *app._registry)) else quiet + 1
         return True
+
+    @staticmethod
+    async def wait_for_idle(min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
+        """Wait for nothing: `wait_for_screen` comes before or after."""
 
     @staticmethod
     async def press(pilot: Pilot[Any], *keys: str) -> None:
         """Press the keys, each when the one before has done its work."""
         for key in keys:
             await Patient._keys(pilot, key)
+
+
+def _busy(pump: MessagePump) -> bool:
+    """Return whether a widget has messages left or deals with one, so that it does not wait for the next."""
+    ready = pump._message_queue.ready_event
+    return pump._running and (ready.is_set() or not ready._waiters)

@@ -45,6 +45,8 @@ def snapshot(request: pytest.FixtureRequest) -> Callable[[Pilot[Any], str], Awai
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pilot, "_wait_for_screen", Patient.wait_for_screen)
     monkeypatch.setattr(Pilot, "press", Patient.press)
+    for home in ("pilot", "app"):
+        monkeypatch.setattr(f"textual.{home}.wait_for_idle", Patient.wait_for_idle)
 
 
 @pytest.fixture(autouse=True)
