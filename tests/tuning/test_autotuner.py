@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,50 @@ from forewarp.tuning import autotuner, forecasts
 HOME = Path(__file__).parent
 
 
-def run(case: str, lock: Path | str = "", card: str = "h200") -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, HOME / "autotuned.py", case, lock],
-        capture_output=True,
-        text=True,
-        env=os.environ | {autotuner.CARD: card},
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+class Process:
+    """A process that autotunes; `environment` is its own."""
+
+    def __init__(self, **environment: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, HOME / "autotuned.py"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | environment,
+        )
+
+    def ask(self, case: str, lock: Path | str = "", card: str = "h200") -> None:
+        assert self._process.stdin
+        print(json.dumps([case, str(lock), card]), file=self._process.stdin, flush=True)
+
+    def answer(self) -> dict[str, Any]:
+        assert self._process.stdout
+        return json.loads(self._process.stdout.readline())
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+Run = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    process = Process()
+
+    def answer(*case: Path | str, **given: str) -> dict[str, Any]:
+        process.ask(*map(str, case), **given)
+        return process.answer()
+
+    yield answer
+    process.close()
 
 
 @pytest.mark.parametrize(
     ("case", "benchmarked"),
     [("plain", 6), ("keep", 2), ("prune", 3), ("perf_model", 2), ("deterministic", 0)],
 )
-def test_only_what_is_kept_is_benchmarked(case: str, benchmarked: int) -> None:
+def test_only_what_is_kept_is_benchmarked(run: Run, case: str, benchmarked: int) -> None:
     found = run(case)
     assert found["benchmarked"] == benchmarked
     assert not found["told"]
@@ -45,14 +74,14 @@ def test_of_configurations_that_are_forecast_alike_one_stands_for_all() -> None:
     assert ranking.order == [1, 0, 3, 2]
 
 
-def test_timings_that_were_heard_move_the_choice() -> None:
+def test_timings_that_were_heard_move_the_choice(run: Run) -> None:
     # The later a configuration is benchmarked in this trial, the slower it is said to be: the first one wins.
     found = run("listen")
     assert found["benchmarked"] == 6
     assert found["labels"] == ["BLOCK=64 num_warps=1 num_stages=3"]
 
 
-def test_a_lock_file_says_what_is_chosen(tmp_path: Path) -> None:
+def test_a_lock_file_says_what_is_chosen(run: Run, tmp_path: Path) -> None:
     lock = tmp_path / "forewarp.lock.json"
     first = run("lock", lock)
     assert (first["benchmarked"], first["locked"]) == (0, [False])
@@ -66,16 +95,12 @@ def test_a_lock_file_says_what_is_chosen(tmp_path: Path) -> None:
 
 def test_ranks_that_start_together_choose_alike_and_share_a_lock(tmp_path: Path) -> None:
     lock = tmp_path / "forewarp.lock.json"
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, HOME / "autotuned.py", "lock", lock],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {autotuner.CARD: "h200", "PYTHONHASHSEED": str(seed)},
-        )
-        for seed in range(3)
-    ]
-    answers = [json.loads(rank.communicate()[0].splitlines()[-1]) for rank in ranks]
+    ranks = [Process(PYTHONHASHSEED=str(seed)) for seed in range(2)]
+    for rank in ranks:
+        rank.ask("lock", lock)
+    answers = [rank.answer() for rank in ranks]
+    for rank in ranks:
+        rank.close()
     assert {(a["benchmarked"], *a["labels"]) for a in answers} == {(0, *answers[0]["labels"])}
     (choice,) = json.loads(lock.read_text())["choices"].values()
     assert (choice["configuration"], choice["forecasts"]) == (answers[0]["labels"][0], forecasts.version())
@@ -89,7 +114,7 @@ def test_what_another_process_locked_meanwhile_is_kept(tmp_path: Path) -> None:
     assert (again.find("a"), again.find("b")) == ("BLOCK=1", "BLOCK=2")
 
 
-def test_a_lock_that_names_what_is_not_there_is_told_and_passed_over(tmp_path: Path) -> None:
+def test_a_lock_that_names_what_is_not_there_is_told_and_passed_over(run: Run, tmp_path: Path) -> None:
     lock = tmp_path / "forewarp.lock.json"
     run("lock", lock)
     lock.write_text(lock.read_text().replace("num_warps", "num_wraps"))
@@ -98,7 +123,7 @@ def test_a_lock_that_names_what_is_not_there_is_told_and_passed_over(tmp_path: P
     assert "num_wraps" in found["told"][0]
 
 
-def test_an_unknown_card_is_told_once_and_triton_goes_its_own_way() -> None:
+def test_an_unknown_card_is_told_once_and_triton_goes_its_own_way(run: Run) -> None:
     found = run("keep", card="gtx1")
     assert found["benchmarked"] == 6
     assert "'gtx1' is not known" in found["told"][0]
