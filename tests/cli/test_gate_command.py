@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,19 +20,43 @@ from support.small_tasks import CUDA, REFERENCE, cpp
 from forewarp.archive.store import Archive, default_path
 from forewarp.cli.main import GROUPS, main
 from forewarp.report import documents
+from forewarp.tools.requests import LOCK_NAME
 
 ONE_SHAPE = REFERENCE.replace("ROWS, COLS = 64, 256", "ROWS, COLS = 16, 64")
 HERE = sys.executable
 Run = Callable[..., tuple[int, dict[str, Any]]]
 
 
+def write_kernels(folder: Path) -> None:
+    (folder / "problem.py").write_text(ONE_SHAPE)
+    (folder / "softmax.cpp").write_text(cpp().source)
+    (folder / "softmax.cu").write_text(CUDA)
+
+
+@pytest.fixture(scope="module")
+def lock_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lock of softmax.cu."""
+    folder = tmp_path_factory.mktemp("lock")
+    write_kernels(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("FOREWARP_ARCHIVE", str(folder / "archive.db"))
+        assert main(["gate", "lock", "softmax.cu", "--task", "problem.py", "--device", "cpu"]) == 0
+    return folder / LOCK_NAME
+
+
+@pytest.fixture
+def locked(run: Run, lock_file: Path) -> Run:
+    """Run a command as `run` does, in a folder where softmax.cu is locked."""
+    shutil.copy(lock_file, LOCK_NAME)
+    return run
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command with --json in a folder with a problem and its kernels; returns exit code and document."""
     monkeypatch.chdir(tmp_path)
-    Path("problem.py").write_text(ONE_SHAPE)
-    Path("softmax.cpp").write_text(cpp().source)
-    Path("softmax.cu").write_text(CUDA)
+    write_kernels(tmp_path)
 
     def call(*arguments: str) -> tuple[int, dict[str, Any]]:
         exit_code = main([*arguments, "--json"])
@@ -92,10 +117,9 @@ def test_what_got_worse_is_named_in_every_form(run: Run, tmp_path: Path) -> None
     assert set(verdicts(found).values()) == {"does not compile"}
 
 
-def test_a_wrong_kernel_is_found_on_the_cpu_without_its_device(run: Run) -> None:
-    assert run("gate", "lock", "softmax.cu", "--task", "problem.py", "--device", "cpu")[0] == 0
+def test_a_wrong_kernel_is_found_on_the_cpu_without_its_device(locked: Run) -> None:
     Path("softmax.cu").write_text(CUDA.replace("/ sum;", "/ sum + 1;"))
-    exit_code, found = run("gate", "--device", "none")
+    exit_code, found = locked("gate", "--device", "none")
     assert exit_code == 3
     assert verdicts(found) == {"softmax.cu": "wrong"}
     assert "CPU-emulated" in found["rows"][0]["reasons"][0]
@@ -111,10 +135,9 @@ def test_what_a_budget_leaves_is_not_the_same(run: Run) -> None:
     assert (exit_code, found["measurements"]) == (3, 1)
 
 
-def test_a_missing_task_says_nothing_of_the_kernel(run: Run) -> None:
-    assert run("gate", "lock", "softmax.cu", "--task", "problem.py", "--device", "cpu")[0] == 0
+def test_a_missing_task_says_nothing_of_the_kernel(locked: Run) -> None:
     Path("problem.py").unlink()
-    exit_code, found = run("gate", "--device", "none")
+    exit_code, found = locked("gate", "--device", "none")
     assert (exit_code, found["status"]) == (75, "open")
     assert verdicts(found) == {"softmax.cu": "not compared"}
 
@@ -130,17 +153,15 @@ def test_a_missing_task_says_nothing_of_the_kernel(run: Run) -> None:
         (("gate", "--device", "cpu", "--python", "nowhere/python", "--python", HERE), 69, "cannot be started"),
     ],
 )
-def test_what_cannot_be_done_is_said(run: Run, arguments: tuple[str, ...], exit_code: int, said: str) -> None:
-    assert run("gate", "lock", "softmax.cu", "--task", "problem.py", "--device", "cpu")[0] == 0
-    code, found = run(*arguments)
+def test_what_cannot_be_done_is_said(locked: Run, arguments: tuple[str, ...], exit_code: int, said: str) -> None:
+    code, found = locked(*arguments)
     assert code == exit_code
     assert said in found["error"]["message"].replace("'", "")
 
 
-def test_times_that_were_demanded_need_their_device(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run("gate", "lock", "softmax.cu", "--task", "problem.py", "--device", "cpu")[0] == 0
+def test_times_that_were_demanded_need_their_device(locked: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    code, found = run("gate", "check", "--device", "cuda:63", "--python", HERE, "--python", HERE)
+    code, found = locked("gate", "check", "--device", "cuda:63", "--python", HERE, "--python", HERE)
     assert (code, found["error"]["code"]) == (69, "device")
 
 

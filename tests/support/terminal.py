@@ -14,7 +14,7 @@ WAIT_S = 60.0
 """For what takes a moment here, and on a busy machine much longer."""
 
 TURNS = 8
-"""Turns of the loop in which no widget has work, after which none is expected: as many as a task takes to hand some on."""
+"""Turns of the loop without work for a widget, after which none is expected: as many as a task takes to hand it on."""
 
 
 async def until(pilot: Pilot[Any], true: Callable[[], object], why: str = "it did not happen") -> None:

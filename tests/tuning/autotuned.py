@@ -1,4 +1,4 @@
-"""Autotune an addition under Triton's interpreter in a child for each case that comes, and print what was benchmarked."""
+"""Autotune an addition under Triton's interpreter, a child for each case, and print what was benchmarked."""
 
 import json
 import os
