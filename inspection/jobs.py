@@ -19,6 +19,7 @@ class DescribeJob(TaskJob):
     """Find the signatures of a task."""
 
     run = "forewarp.inspection.describing:run"
+    triton: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,3 +78,4 @@ class EmulateJob(CheckJob):
 
     run = "forewarp.inspection.emulation.jobs:emulate"
     how = "CPU-emulated"
+    triton: bool = False

@@ -160,7 +160,13 @@ class Builds:
             (folder / settings.PRECOMPILED).symlink_to(self._headers)
             reads = (str(self._headers),)
         confined = ConfinedFolder(str(folder), self._memory, limit_s, reads)
-        job = CompileJob(candidate=candidate, signatures=tuple(signatures), target=self._target, folder=confined)
+        job = CompileJob(
+            candidate=candidate,
+            signatures=tuple(signatures),
+            target=self._target,
+            folder=confined,
+            triton=candidate.language == "triton",
+        )
         return self._worker.run(job, limit_s)
 
     def _headers_made(self, versions: Mapping[str, str]) -> bool:

@@ -26,13 +26,14 @@ JudgedStatus = Literal[Status, "anchor_wrong", "reference_failed", "refused", "c
 class WorkerJob:
     """Work for a child; `run` names the function that does it (`module:function`, called with the job and a channel).
 
-    The client sets `log`, the path of the file that takes what the child prints. `inductor` says that the child
-    compiles by torch's Inductor, for which the server may get ready.
+    The client sets `log`, the path of the file that takes what the child prints. `inductor` and `triton` say that the
+    child may compile by torch's Inductor or by Triton, for which the server gets ready.
     """
 
     run: ClassVar[str]
     log: str = ""
     inductor: bool = False
+    triton: bool = True
 
 
 def to_document(job: WorkerJob) -> dict[str, Any]:
@@ -51,6 +52,7 @@ class ProbeJob(WorkerJob):
     """Find out what the worker's Python has."""
 
     run = "forewarp.gpu_runner.worker.jobs:probe"
+    triton: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,7 @@ class ReadInputsJob(WorkerJob):
     """Read the file of captured inputs at `path`."""
 
     run = "forewarp.gpu_runner.worker.jobs:read_inputs"
+    triton: bool = False
     path: str
     sha256: str
 

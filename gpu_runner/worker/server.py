@@ -2,7 +2,7 @@
 
     python -m forewarp.gpu_runner.worker.server [--cpu]
 
-With --cpu it does without Triton, which takes a second to get ready.
+With --cpu it does without Triton, which takes half a second to get ready.
 
 Standard input is a Unix socket to the controller. Each job arrives as one JSON line with two descriptors: one on which
 the child answers, and one on which the server reports the child's pid and, at its end, its exit status. When the socket
@@ -41,30 +41,27 @@ _IMPORTED: Mapping[str, Sequence[str]] = {
 
 
 def preload() -> None:
-    """Import what children need. Nothing here may start a thread or touch a device: both break `fork`."""
+    """Import what every child needs. Nothing here may start a thread or touch a device: both break `fork`."""
     import torch
 
     torch.set_grad_enabled(False)
     toolchain.readable("cpu")  # which children then need not find out again
-    if "--cpu" in sys.argv:
-        return
-    with contextlib.suppress(ImportError):
-        import triton.compiler.code_generator  # noqa: F401  # pyright: ignore[reportUnusedImport]
-    # Triton hashes its own package once per process, 0.4 s that every compiling child would pay again.
-    for home in ("triton.runtime.cache", "triton.compiler.compiler"):
-        with contextlib.suppress(ImportError, AttributeError):
-            importlib.import_module(home).triton_key()
-            break
-    with contextlib.suppress(Exception):  # what a C compiler has to build once on a machine, for all that comes
-        from triton.backends.nvidia import driver
 
-        utilities: Any = driver.CudaUtils
-        utilities()
-        # The one object is made anew for everyone who asks for it, by a C compiler where caches are empty.
-        utilities.__init__ = object.__init__
-    _wake_triton()
-    importlib.import_module(f"{_HERE}.captured")
-    _wake_meta()
+
+def warm(job: WorkerJob) -> None:
+    """Import and initialise once what the children need that do a kind of job; call it before each is forked."""
+    home = job.run.partition(":")[0]
+    for name in (*_IMPORTED.get(job.run, ()), home):
+        with contextlib.suppress(ImportError):  # the child says what is missing
+            importlib.import_module(name)
+    if not home.startswith(_HERE):
+        _wake_meta()  # what is looked at before it runs has shapes first
+    if "--cpu" in sys.argv:
+        if job.inductor:
+            wake_inductor()
+    elif job.triton:
+        wake_triton()
+        _wake_meta()
 
 
 @cache
@@ -74,17 +71,6 @@ def _wake_meta() -> None:
 
     torch.randn(2, 2, device="meta").mul(2).softmax(0)
     importlib.import_module("torch.utils.flop_counter")
-
-
-@cache
-def warm(run: str) -> None:
-    """Import and initialise once what the children need that do a kind of job; call it before the first is forked."""
-    home = run.partition(":")[0]
-    for name in (*_IMPORTED.get(run, ()), home):
-        with contextlib.suppress(ImportError):  # the child says what is missing
-            importlib.import_module(name)
-    if not home.startswith(_HERE):
-        _wake_meta()  # what is looked at before it runs has shapes first
 
 
 @cache
@@ -100,8 +86,28 @@ def wake_inductor() -> None:
         config.cpp_cache_precompile_headers = False  # their folder is the same, in which children may not write
 
 
-def _wake_triton() -> None:
-    """Compile a small kernel: the first one of a process takes a third of a second, which children then do not pay."""
+@cache
+def wake_triton() -> None:
+    """Import Triton, and have it compute and build what it would in every child that compiles."""
+    with contextlib.suppress(ImportError):
+        import triton.compiler.code_generator  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    # Triton hashes its own package once per process, 0.4 s that every compiling child would pay again.
+    for home in ("triton.runtime.cache", "triton.compiler.compiler"):
+        with contextlib.suppress(ImportError, AttributeError):
+            importlib.import_module(home).triton_key()
+            break
+    with contextlib.suppress(Exception):  # what a C compiler has to build once on a machine, for all that comes
+        from triton.backends.nvidia import driver
+
+        utilities: Any = driver.CudaUtils
+        utilities()
+        # The one object is made anew for everyone who asks for it, by a C compiler where caches are empty.
+        utilities.__init__ = object.__init__
+    _compile_small_kernel()
+
+
+def _compile_small_kernel() -> None:
+    """Compile by Triton: the first one of a process takes a third of a second, which children then do not pay."""
     with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as cache:
         from triton.backends.compiler import GPUTarget
         from triton.compiler import ASTSource, compile
@@ -181,9 +187,7 @@ class ForkServer:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _start(self, job: WorkerJob, answer: socket.socket, status: socket.socket) -> None:
-        warm(job.run)
-        if job.inductor and "--cpu" in sys.argv:
-            wake_inductor()
+        warm(job)
         pid = os.fork()
         if pid == 0:
             self.control.close()

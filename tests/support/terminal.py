@@ -54,9 +54,10 @@ class Patient:
 
     @staticmethod
     async def press(pilot: Pilot[Any], *keys: str) -> None:
-        """Press the keys, each when the one before has done its work."""
+        """Press the keys, each when the one before has done its work and is to be seen."""
         for key in keys:
             await Patient._keys(pilot, key)
+            await pilot.pause()
 
 
 def _busy(pump: MessagePump) -> bool:
