@@ -53,6 +53,7 @@ class CheckJob(TaskJob):
     """Run a candidate on the CPU in about `budget_s` seconds and `memory` bytes; `cache` keeps a compiled emulator."""
 
     how: ClassVar[CheckedHow]
+    triton: bool = False  # it is interpreted, not compiled
     candidate: Candidate
     budget_s: float
     memory: int
@@ -78,4 +79,3 @@ class EmulateJob(CheckJob):
 
     run = "forewarp.inspection.emulation.jobs:emulate"
     how = "CPU-emulated"
-    triton: bool = False

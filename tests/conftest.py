@@ -22,6 +22,8 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # scripts import
 # Tests start hundreds of processes, which would compile the same files again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Idle threads of torch must not spin while those of the other process of a test run work.
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
