@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from forewarp.tools.gate_lock import (
 )
 from forewarp.tools.parts import Interval, Kernel, Place
 from forewarp.tools.requests import GateLockRequest
+from forewarp.tools.session import Executors
 
 
 @pytest.fixture
@@ -31,6 +33,12 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "softmax.cu").write_text(CUDA)
     (tmp_path / "softmax.cpp").write_text(cpp().source)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def executors() -> Iterator[Executors]:
+    with Executors() as warm:
+        yield warm
 
 
 def request(folder: Path, *names: str, **fields: Any) -> GateLockRequest:
@@ -82,8 +90,8 @@ def test_a_missing_lock_says_how_to_make_one(tmp_path: Path) -> None:
     assert "gate lock" in raised.value.hint
 
 
-def test_a_lock_holds_code_forecast_and_tolerances(folder: Path) -> None:
-    result = lock_kernels(request(folder, "softmax.cu", targets=["h200", "A100"]))
+def test_a_lock_holds_code_forecast_and_tolerances(folder: Path, executors: Executors) -> None:
+    result = lock_kernels(request(folder, "softmax.cu", targets=["h200", "A100"]), executors=executors)
     assert not result.problems
     (kernel,) = read_lock(folder / "lock.json").kernels
     assert (kernel.path, kernel.task, kernel.language) == ("softmax.cu", "problem.py", "cuda")
@@ -95,34 +103,34 @@ def test_a_lock_holds_code_forecast_and_tolerances(folder: Path) -> None:
     assert not kernel.measured
 
 
-def test_locking_again_is_the_same_file_and_keeps_other_kernels(folder: Path) -> None:
-    lock_kernels(request(folder, "softmax.cu"))
+def test_locking_again_is_the_same_file_and_keeps_other_kernels(folder: Path, executors: Executors) -> None:
+    lock_kernels(request(folder, "softmax.cu"), executors=executors)
     once = (folder / "lock.json").read_text()
-    lock_kernels(request(folder, "softmax.cu"))
+    lock_kernels(request(folder, "softmax.cu"), executors=executors)
     assert (folder / "lock.json").read_text() == once
-    lock_kernels(request(folder, "softmax.cpp"))
+    lock_kernels(request(folder, "softmax.cpp"), executors=executors)
     assert [k.path for k in read_lock(folder / "lock.json").kernels] == ["softmax.cpp", "softmax.cu"]
 
 
-def test_times_of_other_devices_stay_until_the_source_changes(folder: Path) -> None:
-    lock_kernels(request(folder, "softmax.cu"))
+def test_times_of_other_devices_stay_until_the_source_changes(folder: Path, executors: Executors) -> None:
+    lock_kernels(request(folder, "softmax.cu"), executors=executors)
     path = folder / "lock.json"
     known = [k.model_copy(update={"measured": {"card": times(2.0)}}) for k in read_lock(path).kernels]
     write_lock(path, known)
-    lock_kernels(request(folder, "softmax.cu", targets=["a100"]))
+    lock_kernels(request(folder, "softmax.cu", targets=["a100"]), executors=executors)
     (kernel,) = read_lock(path).kernels
     assert kernel.measured == {"card": times(2.0)}
     assert kernel.compiled.keys() == {"h200", "a100"}
     (folder / "softmax.cu").write_text(CUDA.replace("-1e30f", "-2e30f"))
-    lock_kernels(request(folder, "softmax.cu", targets=["a100"]))
+    lock_kernels(request(folder, "softmax.cu", targets=["a100"]), executors=executors)
     (kernel,) = read_lock(path).kernels
     assert not kernel.measured
     assert kernel.compiled.keys() == {"a100"}
 
 
-def test_a_kernel_that_does_not_compile_is_not_locked(folder: Path) -> None:
+def test_a_kernel_that_does_not_compile_is_not_locked(folder: Path, executors: Executors) -> None:
     (folder / "broken.cu").write_text(CUDA.replace("extern", "extern extern"))
-    result = lock_kernels(request(folder, "broken.cu", "softmax.cu", "missing.cu"))
+    result = lock_kernels(request(folder, "broken.cu", "softmax.cu", "missing.cu"), executors=executors)
     assert [k.path for k in result.kernels] == ["softmax.cu"]
     assert [p.partition(":")[0] for p in result.problems] == [str(folder / n) for n in ("broken.cu", "missing.cu")]
     assert "does not compile for h200" in result.problems[0]
