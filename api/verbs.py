@@ -41,6 +41,7 @@ def forecast(
     inputs: str | Path | None = None,
     allow_tf32: bool = False,
     gradients: AskedGradients | None = None,
+    size: Mapping[str, int] | None = None,
     device: str = "auto",
     **where: Unpack[Where],
 ) -> ForecastResult:
@@ -49,7 +50,7 @@ def forecast(
     Of several kernels `ranking` holds all, the most promising first, and the other fields are about that one. `target`
     is a GPU that need not be here (a100, h100, h200, b200, l40s, rtx4090), instead of `device`. `tunables` are for
     every kernel. The forecaster is cascade where a model is given, else learned. `inputs` is a file of captured calls,
-    which become the task's shapes (see docs/tasks.md). `allow_tf32` and `gradients` are as in `measure`.
+    which become the task's shapes (see docs/tasks.md). `allow_tf32`, `gradients` and `size` are as in `measure`.
     """
     from forewarp.tools.forecast_kernel import forecast_kernel
 
@@ -65,6 +66,7 @@ def forecast(
         inputs=inputs,
         allow_tf32=allow_tf32,
         gradients=gradients,
+        size=size or {},
         against=against,
         target=target,
         forecaster=forecaster if isinstance(forecaster, str) else None,
@@ -83,6 +85,7 @@ def measure(
     tunables: Mapping[str, int] | None = None,
     allow_tf32: bool = False,
     gradients: AskedGradients | None = None,
+    size: Mapping[str, int] | None = None,
     inputs: str | Path | None = None,
     device: str = "auto",
     **where: Unpack[Where],
@@ -90,14 +93,22 @@ def measure(
     """Check a kernel and time it against the task's reference, or against another kernel.
 
     `allow_tf32` accepts products in TF32 where the reference computes them in fp32; such results are kept apart.
-    `gradients` asks for them, given upstream ones: "only" in place of outputs, "too" behind them.
+    `gradients` asks for them, given upstream ones: "only" in place of outputs, "too" behind them. `size` sets module
+    constants of the task, such as {"batch_size": 4}: a smaller shape to try.
     `inputs` is a file of captured calls, which become the task's shapes (see docs/tasks.md).
     A kernel that fails is a result with a status. It is recorded in the archive, where later forecasts learn from it.
     """
     from forewarp.tools.measure_kernel import measure_kernel
 
     one = kernel_of(kernel, tunables)
-    given = {"task": task, "inputs": inputs, "against": against, "allow_tf32": allow_tf32, "gradients": gradients}
+    given = {
+        "task": task,
+        "inputs": inputs,
+        "against": against,
+        "allow_tf32": allow_tf32,
+        "gradients": gradients,
+        "size": size or {},
+    }
     request = request_of(measure, MeasureRequest, device, where, kernel=one, **given)
     return measure_kernel(request, executors=where.get("executors"))
 
@@ -110,6 +121,7 @@ def measure_all(
     tunables: Mapping[str, int] | None = None,
     allow_tf32: bool = False,
     gradients: AskedGradients | None = None,
+    size: Mapping[str, int] | None = None,
     inputs: str | Path | None = None,
     device: str = "auto",
     **where: Unpack[Where],
@@ -118,7 +130,14 @@ def measure_all(
     from forewarp.tools.measure_kernel import measure_kernels
 
     several = [kernel_of(k, tunables) for k in kernels]
-    given = {"task": task, "inputs": inputs, "against": against, "allow_tf32": allow_tf32, "gradients": gradients}
+    given = {
+        "task": task,
+        "inputs": inputs,
+        "against": against,
+        "allow_tf32": allow_tf32,
+        "gradients": gradients,
+        "size": size or {},
+    }
     request = request_of(measure_all, MeasureManyRequest, device, where, kernels=several, **given)
     return measure_kernels(request, executors=where.get("executors"))
 
@@ -202,6 +221,7 @@ def validate(
     *,
     allow_tf32: bool = False,
     gradients: AskedGradients | None = None,
+    size: Mapping[str, int] | None = None,
     inputs: str | Path | None = None,
     device: str = "auto",
     **where: Unpack[Where],
@@ -209,6 +229,6 @@ def validate(
     """Try answers on a task that must be turned down, before anything is measured on it."""
     from forewarp.tools.validate_task import validate_task
 
-    given = {"task": task, "inputs": inputs, "allow_tf32": allow_tf32, "gradients": gradients}
+    given = {"task": task, "inputs": inputs, "allow_tf32": allow_tf32, "gradients": gradients, "size": size or {}}
     request = request_of(validate, ValidateRequest, device, where, **given)
     return validate_task(request, executors=where.get("executors"))

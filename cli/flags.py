@@ -43,7 +43,11 @@ Made = TypeVar("Made", bound=Part)
 P = ParamSpec("P")
 _BOUNDS = {"gt": "gt", "ge": "gte", "lt": "lt", "le": "lte"}
 """Bounds of a field by their names in pydantic, and in cyclopts."""
-_PAIRS = {"tunables": ("is no tunable", "NAME=INTEGER"), "families": ("says no family", "TASK=FAMILY")}
+_PAIRS = {
+    "tunables": ("is no tunable", "NAME=INTEGER"),
+    "size": ("is no size", "NAME=INTEGER"),
+    "families": ("says no family", "TASK=FAMILY"),
+}
 """Problem of what is no pair, and the form of a pair, by the field that holds them."""
 
 

@@ -15,6 +15,7 @@ _ARGUMENTS = {
     "seed_kernel": "seed_kernels",
     "deadline": "deadline_s",
     "run": "run_id",
+    "size": "other constants in the task's file",
 }
 _OPERATORS = ("archive", "base_url", "card", "executor", "forecast_model", "pool", "python", "unprotected", "workspace")
 

@@ -178,11 +178,15 @@ def inspect_kernels(request: InspectRequest, *, stage: Callable[[str], None] = l
         raise UsageError(
             "a check compares a kernel with the reference of a task, and none is given", hint="pass a task, too"
         )
-    if request.task is None and (request.inputs is not None or request.gradients is not None):
+    if request.task is None and (request.inputs is not None or request.gradients is not None or request.size):
         raise UsageError(
-            "--inputs and --gradients change a task, and none is given", hint="pass --task TASK, or leave them out"
+            "--inputs, --gradients and --size change a task, and none is given",
+            hint="pass --task TASK, or leave them out",
         )
-    place, options = Place(python=request.python), TaskOptions(inputs=request.inputs, gradients=request.gradients)
+    place, options = (
+        Place(python=request.python),
+        TaskOptions(inputs=request.inputs, gradients=request.gradients, size=request.size),
+    )
     task = None if request.task is None else sessions.load_task(request.task, place, **options)
     arguments.parse(request.args)
     executor = LocalExecutor(target, python=request.python or sys.executable)

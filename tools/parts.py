@@ -47,11 +47,12 @@ class Part(BaseModel):
 
 
 class TaskOptions(TypedDict, total=False):
-    """Options that change a task: captured calls as its workloads, TF32 accepted, gradients asked for."""
+    """Options that change a task: its workloads' constants, captured calls as workloads, TF32 accepted, gradients."""
 
     inputs: str | None
     allow_tf32: bool
     gradients: AskedGradients | None
+    size: Mapping[str, int]
 
 
 class Place(Part):

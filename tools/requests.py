@@ -32,6 +32,13 @@ Inputs = Annotated[
         "occur."
     ),
 ]
+TaskSize = Annotated[
+    dict[str, int],
+    Field(
+        description="NAME=VALUE of a module constant of the task, in all of its workloads: a smaller shape to try, for "
+        "example."
+    ),
+]
 Gradients = Annotated[
     AskedGradients | None,
     Field(
@@ -93,12 +100,13 @@ class TaskRequest(Part):
         default=False, description="Accept products in TF32 where the reference computes them in fp32."
     )
     gradients: Gradients = None
+    size: TaskSize = Field(default_factory=dict[str, int])
     place: Place = Place()
 
     @property
     def options(self) -> TaskOptions:
         """Return the options that change the task."""
-        return TaskOptions(inputs=self.inputs, allow_tf32=self.allow_tf32, gradients=self.gradients)
+        return TaskOptions(inputs=self.inputs, allow_tf32=self.allow_tf32, gradients=self.gradients, size=self.size)
 
 
 class MeasureRequest(TaskRequest):
@@ -222,6 +230,7 @@ class InspectRequest(Part):
     kernels: list[Kernel] = Field(min_length=1, description="Files that hold the kernels.")
     inputs: Inputs = None
     gradients: Gradients = None
+    size: TaskSize = Field(default_factory=dict[str, int])
     target: str = Field(
         default="auto",
         description="a100, h100, h200, b200, l40s, rtx4090 or cuda; auto is this machine's GPU, else the H200.",

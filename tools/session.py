@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 import threading
@@ -17,7 +18,7 @@ from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import CandidateError, DeviceError, TaskError, UsageError, WorkerError
 from forewarp.core.languages import languages_on
 from forewarp.core.protocols import Executor, Forecaster, SeedMaker, VersionProbe
-from forewarp.core.values import REFERENCE, Candidate, DeviceKind, Target, Task
+from forewarp.core.values import REFERENCE, Candidate, DeviceKind, Target, Task, Workload
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
@@ -151,6 +152,10 @@ def load_task(name: str | Task, place: Place, **options: Unpack[TaskOptions]) ->
     if inputs is not None:
         sources.check_inputs(Path(inputs).expanduser())
     loaded = name if isinstance(name, Task) else _loaded(name, place)
+    if size := options.get("size"):
+        if inputs is not None:
+            raise UsageError("captured calls have sizes of their own", hint="leave out --size or --inputs")
+        loaded = _resized(loaded, size)
     if inputs is not None:
         loaded = _with_inputs_of(place, loaded, Path(inputs).expanduser())
     if gradients and loaded.format != "kernelbench":
@@ -161,6 +166,29 @@ def load_task(name: str | Task, place: Place, **options: Unpack[TaskOptions]) ->
     if gradients and gradients != loaded.gradients:
         loaded = replace(loaded, gradients=gradients, seeds=())  # which are kernels of another task
     return replace(loaded, allow_tf32=True) if options.get("allow_tf32") else loaded
+
+
+def _resized(task: Task, size: Mapping[str, int]) -> Task:
+    """Return a task with these constants in every workload; of workloads that are then the same, the first is kept.
+
+    Raises `TaskError` for a name that the reference's file does not set.
+    """
+    if task.format == "kernelbench":
+        statements = [n for n in ast.parse(task.reference).body if isinstance(n, ast.Assign | ast.AnnAssign)]
+        names = {
+            n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
+        if unknown := sorted(size.keys() - names):
+            have = f"it has {', '.join(sorted(names))}" if names else "it has none: its sizes stand in its code"
+            raise TaskError(f"{task.name} has no constant {unknown[0]!r}", hint=have)
+    workloads: dict[DeviceKind, tuple[Workload, ...]] = {}
+    for kind, each in task.workloads.items():
+        changed: list[Workload] = []
+        for workload in (replace(w, constants={**w.constants, **size}) for w in each):
+            if all(workload.constants != c.constants for c in changed):
+                changed.append(workload)
+        workloads[kind] = tuple(changed)
+    return replace(task, workloads=workloads)
 
 
 def _here(place: Place) -> str:

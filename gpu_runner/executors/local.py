@@ -220,6 +220,7 @@ class LocalExecutor:
         )
 
     def _make_seeds(self, task: Task) -> list[Any]:
+        self._refuse_large(task, self.describe(task), "cells")
         limit_s = self._limits.inductor_s + self._limits.measure_s
         job = SeedsJob(task=task.without_seeds(), target=self._target, inductor=True)
         with contextlib.ExitStack() as stack:
@@ -333,8 +334,7 @@ class LocalExecutor:
         limit_s = self._limits.measure_s + inductor_s * len(signatures)
         launched = self._target.kind == "cuda" and not any(k.has_host_code for k in kernels)
         how: memory.How = "launched" if launched else "cells"
-        if refused := self._too_large(signatures, how):
-            raise TaskError(f"{task.name} cannot be measured, whatever the candidate: {refused}")
+        self._refuse_large(task, signatures, how)
         job = MeasureJob(
             task=task.without_seeds(),
             target=self._target,
@@ -388,6 +388,11 @@ class LocalExecutor:
         """Return how each workload is measured in the memory that there is."""
         capacity = self._capacity()
         return tuple(memory.plan(s, how, self._target.kind, capacity) for s in signatures)
+
+    def _refuse_large(self, task: Task, signatures: tuple[Signature, ...], how: memory.How) -> None:
+        """Raise `TaskError` where a workload does not fit, before anything is allocated."""
+        if refused := self._too_large(signatures, how):
+            raise TaskError(f"{task.name} cannot be measured, whatever the candidate: {refused}")
 
     def _too_large(self, signatures: tuple[Signature, ...], how: memory.How) -> str:
         """Say which workload does not fit, before anything is allocated; "" where all do."""

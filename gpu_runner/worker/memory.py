@@ -152,7 +152,7 @@ def refusal(signature: Signature, how: How, device: str, capacity: int | None, n
     kind = "device memory" if device == "cuda" else "main memory"
     return (
         f"the workload {signature.workload} needs {need} of {kind}, {name} has {capacity / _GB:.1f} GB; choose a"
-        " smaller shape, or a device with more memory"
+        " smaller shape by --size, or a device with more memory"
     )
 
 

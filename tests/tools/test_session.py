@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from support import synthetic_executor as synthetic
 from support.recorded_pool import record
+from support.small_tasks import REFERENCE
 
-from forewarp.core.errors import ForewarpError, WorkerError
+from forewarp.core.errors import ForewarpError, TaskError, UsageError, WorkerError
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools.parts import Place
-from forewarp.tools.session import Executors
+from forewarp.tools.session import Executors, load_task
 
 
 @pytest.fixture
@@ -80,3 +81,22 @@ def test_a_device_is_opened_once_and_a_failure_is_not_kept(tmp_path: Path) -> No
             with pytest.raises(ForewarpError):
                 executors.get(Place(device="cpu", python=str(tmp_path / "missing")), task)
         assert executors.get(place, task) is executors.get(place, task)
+
+
+@pytest.mark.parametrize("workloads", [None, {"a": {"ROWS": 8}, "b": {"ROWS": 16}}])
+def test_a_size_is_set_in_every_workload_and_equal_ones_become_one(workloads: dict[str, dict[str, int]] | None) -> None:
+    task = tasks.from_source(REFERENCE, name="small", workloads=workloads)
+    found = load_task(task, Place(), size={"ROWS": 4})
+    assert [dict(w.constants) for w in found.workloads["cpu"]] == [{"ROWS": 4}]
+    both = load_task(task, Place(), size={"COLS": 32})
+    assert [w.constants["COLS"] for w in both.workloads["cpu"]] == [32] * (2 if workloads else 1)
+    assert task.sha256 != found.sha256 != both.sha256
+
+
+def test_a_size_of_no_constant_names_those_that_there_are() -> None:
+    task = tasks.from_source(REFERENCE, name="small")
+    with pytest.raises(TaskError, match="no constant 'BATCH'") as caught:
+        load_task(task, Place(), size={"BATCH": 4})
+    assert caught.value.hint == "it has COLS, ROWS"
+    with pytest.raises(UsageError, match="sizes of their own"):
+        load_task(task, Place(), size={"ROWS": 4}, inputs=__file__)
