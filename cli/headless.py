@@ -19,6 +19,7 @@ from forewarp.agent.candidates import Candidates
 from forewarp.agent.events import (
     Answered,
     ApprovalAsked,
+    ApprovalGiven,
     Compacted,
     ConversationEvent,
     Failed,
@@ -241,7 +242,9 @@ def _in_words(event: ConversationEvent, candidates: Candidates) -> str:
         case SettingChanged(name=name, value=value):
             return f"{name}: {value}"
         case ApprovalAsked(command=command, reason=reason):
-            return one_line(f"not allowed: {command}{f'; {reason}' if reason else ''} ({NOBODY})", UNREADABLE)
+            return one_line(f"? {command}{f'; {reason}' if reason else ''}", UNREADABLE)
+        case ApprovalGiven(reply=reply, why=why):
+            return one_line("allowed" if reply != "no" else f"not allowed{f': {why}' if why else ''}", UNREADABLE)
         case Compacted():
             return "the conversation was summarised"
         case Answered() if event.input_tokens:

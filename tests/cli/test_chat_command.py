@@ -219,7 +219,7 @@ def test_nobody_is_asked_and_the_budget_ends_it(
     conversation = talk(scripted(write, measure), budget=Amounts(measurements=0))
     assert headless.run(conversation, ["Go on."], "text", Output()) == 0
     err = capsys.readouterr().err
-    assert "not allowed: overwrite toy.py" in err
+    assert "? overwrite toy.py" in err
     assert "nobody can be asked" in err
     assert "Not measured: the budget of 0 measurements" in err
     assert "class Model" in (folder / "toy.py").read_text()
@@ -331,7 +331,7 @@ def test_what_a_model_and_its_tools_say_does_nothing_to_a_terminal(
         assert not [c for c in text if not c.isprintable() and c != "\n"], ascii(text)
     if shape == "text":
         assert "Done ]0;owned[2J2J [red]x[/]" in out
-        assert "not allowed: write .hidden\ufffd]0;owned" in err
+        assert "? write .hidden\ufffd]0;owned" in err
         assert not [line for line in err.splitlines() if line.startswith("It is safe.")]
     else:
         documents = [json.loads(line) for line in out.splitlines()]

@@ -16,10 +16,15 @@ FOLDER = Path(__file__).parents[2] / "benchmarks/results/conversations"
 
 
 @pytest.mark.parametrize(
-    ("name", "turns", "failed", "summaries"), [("gated_norm_cpu", 2, 1, 0), ("soft_loss_cpu_32k", 4, 0, 2)]
+    ("name", "turns", "failed", "summaries", "verdict"),
+    [
+        ("gated_norm_cpu", 2, 1, 0, "faster"),
+        ("soft_loss_cpu_32k", 4, 0, 2, "faster"),
+        ("softmax_plan_cpu", 1, 0, 0, None),  # no measurement is trusted
+    ],
 )
-def test_replay_ends_with_the_faster_kernel(
-    name: str, turns: int, failed: int, summaries: int, capsys: pytest.CaptureFixture[str]
+def test_a_replay_goes_on_to_the_end(
+    name: str, turns: int, failed: int, summaries: int, verdict: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     events = read(FOLDER / f"{name}.jsonl").events
     assert sum(isinstance(e, Failed) for e in events) == failed
@@ -30,6 +35,4 @@ def test_replay_ends_with_the_faster_kernel(
     assert isinstance(events[-1], Answered)
     assert events[-1].text.strip() in capsys.readouterr().out
     best = replay.candidates.best()
-    assert best is not None
-    assert best.measured is not None
-    assert best.measured.verdict == "faster"
+    assert (best and best.measured and best.measured.verdict) == verdict
