@@ -111,8 +111,8 @@ def start(folder: Path, starts: int) -> dict[str, Any]:
             wire = serve(folder, revision=revision)
             came, answer = wire.wait(wire.send("tools/list"))
             cpu = wire.kill()
-            if len(answer["result"]["tools"]) != 6:
-                raise RuntimeError(f"not six tools in {revision}")
+            if not answer["result"]["tools"]:
+                raise RuntimeError(f"no tools in {revision}")
             samples["wall_s"].append(came - wire.started)
             samples["cpu_s"].append(cpu)
     return taken
@@ -198,7 +198,7 @@ def killed(folder: Path) -> dict[str, Any]:
     common = {"task": Path(recorded.task).name, "budget": 60, "forecaster": "none", "seed": 3}
 
     def follow(wire: Wire, run_id: str) -> dict[str, Any]:
-        while (state := wire.told("search_status", run_id=run_id, wait_s=10))["poll_after_s"] is not None:
+        while (state := wire.told("search_status", run_id=run_id, wait_s=10)).get("poll_after_s"):
             pass
         return {name: state[name] for name in ("status", "counts")} | {
             "measurements": state["spent"]["measurements"],
@@ -237,7 +237,7 @@ def garbage(folder: Path) -> dict[str, Any]:
     arguments = {"task": "softmax", "source": f"{head}*/{GARBAGE}{body}", "language": "cpp"}
     forecast = wire.told("forecast_kernel", **arguments)
     measured = wire.told("measure_kernel", **arguments)
-    while measured["poll_after_s"] is not None:
+    while measured.get("poll_after_s"):
         measured = wire.told("search_status", run_id=measured["run_id"], wait_s=30)
     tools = len(wire.ask("tools/list")["result"]["tools"])
     wire.kill()
