@@ -58,7 +58,7 @@ OUT_OF_RANGE: list[tuple[str, Any, str]] = [
     ("plans", 99, "less than or equal to 16"),
     ("allow_tf32", "perhaps", "boolean"),
     ("gradients", "all", "'only' or 'too'"),
-    ("size", {"ROWS": "many"}, "valid integer"),
+    ("size", "many", "valid dictionary"),
     ("inputs", 3, "string"),
     ("language", "rust", "'cpp', 'triton'"),
     ("confirm", "perhaps", "boolean"),
