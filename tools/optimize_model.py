@@ -124,7 +124,6 @@ def open_model_search(
             lines=[SearchedLine.of(line, subgraph=s.sha256) for s, line in chosen],
         )
         try:
-            folder.mkdir(parents=True, exist_ok=True)
             for subgraph, line in chosen:
                 write_whole(folder / f"line{line.number}.py", subgraph.problem)
         except OSError as e:
@@ -275,9 +274,7 @@ class ModelSearch:
         if made is None or made.text is None:
             self._note(index, why_none=made.evidence.why_no_module if made else "nothing worked")
             return
-        module = self._module(line)
-        module.parent.mkdir(exist_ok=True)
-        write_whole(module, made.text)
+        write_whole(self._module(line), made.text)
         slower = made.evidence.speedup.ratio <= 1
         self._note(index, best=made.evidence.speedup, why_none="no kernel is faster than the line" if slower else "")
 
