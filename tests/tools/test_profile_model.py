@@ -133,8 +133,13 @@ CALLED = """
 import torch
 
 
+class Cached(torch.nn.Linear):
+    def forward(self, input):
+        return {"y": super().forward(input), "cache": object()}
+
+
 def build():
-    return torch.nn.Linear(8, 4), {"input": torch.rand(3, 8)}
+    return Cached(8, 4), {"input": torch.rand(3, 8)}
 """
 
 
