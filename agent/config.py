@@ -21,7 +21,7 @@ from forewarp.agent.settings import STEPS, Approval
 from forewarp.core.budget import DEFAULT_MEASUREMENTS
 from forewarp.core.errors import UsageError
 from forewarp.core.files import write_whole
-from forewarp.tools.parts import trim
+from forewarp.tools.requests import misfit
 
 NAME = "forewarp.toml"
 TRUSTED = "trusted-projects"
@@ -181,8 +181,8 @@ def _parsed(text: str, path: Path) -> ConfigFile:
             known = [*ConfigFile.model_fields, *(f"budget.{cap}" for cap in BudgetTable.model_fields)]
             hint = f"settings are {', '.join(setting for setting in known if setting != 'budget')}"
             raise UsageError(f"{path}: there is no setting {name}", hint=hint) from None
-        allowed = first["msg"].replace("Input should", "it should")
-        raise UsageError(f"{path}: {name} is {trim(repr(first['input']), 80)}", hint=allowed) from None
+        problem, allowed = misfit(e)
+        raise UsageError(f"{path}: {problem}", hint=allowed) from None
 
 
 def _loosens(name: str, value: Any, user: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequiredResult, ToolAnnotations
 from mcp.types import Tool as ListedTool
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 import forewarp
 from forewarp.mcp_server import resources, schemas, stdio, texts
@@ -34,7 +34,14 @@ from forewarp.mcp_server.arguments import signature
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.verbs import Verbs
 from forewarp.tools.parts import Part
-from forewarp.tools.requests import ForecastRequest, InspectRequest, MeasureRequest, SearchRequest, ValidateRequest
+from forewarp.tools.requests import (
+    ForecastRequest,
+    InspectRequest,
+    MeasureRequest,
+    SearchRequest,
+    ValidateRequest,
+    misfit,
+)
 
 # Hints that are left out have the protocol's defaults. The world is open where a language model may be asked. No tool
 # deletes or overwrites anything, but ending a run cannot be undone by the same client.
@@ -136,11 +143,16 @@ class Server(MCPServer[None]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Call a tool; raises `ToolError` that names arguments which the tool does not have."""
+        """Call a tool; raises `ToolError` that names arguments which it does not have, or which do not fit."""
         for tool in await self.list_tools():
             if tool.name == name:
                 _check_names(name, arguments, list(tool.input_schema.get("properties", {})))
-        return await super().call_tool(name, arguments, context)
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as e:
+            if isinstance(e.__cause__, ValidationError):
+                raise ToolError(f"{name}: {'; '.join(misfit(e.__cause__))}") from e
+            raise
 
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context[None, Any] | None = None

@@ -5,6 +5,7 @@ Light: a face reads it to print its help or to list its tools, before anything o
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
@@ -12,7 +13,7 @@ from pydantic import Field, ValidationError
 from forewarp.core.budget import DEFAULT_MEASUREMENTS
 from forewarp.core.errors import UsageError
 from forewarp.core.values import AskedGradients, Language
-from forewarp.tools.parts import Amounts, FilePath, Kernel, Part, Place, TaskOptions, TaskOrFile, trim
+from forewarp.tools.parts import Amounts, FilePath, Kernel, Part, Place, TaskOptions, TaskOrFile
 
 AnyPart = TypeVar("AnyPart", bound=Part)
 
@@ -61,10 +62,19 @@ def checked(kind: type[AnyPart], /, **fields: Any) -> AnyPart:
     try:
         return kind(**fields)
     except ValidationError as e:
-        first = e.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        allowed = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
-        raise UsageError(f"{name} is {trim(repr(first['input']), 200)}", hint=allowed) from None
+        problem, allowed = misfit(e)
+        raise UsageError(problem, hint=allowed) from None
+
+
+def misfit(error: ValidationError) -> tuple[str, str]:
+    """Return what is wrong with the first field that does not fit, and what it may be."""
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "missing":
+        return f"{name} is missing", "it has no default"
+    allowed = re.sub(r"^(?:Input|String) should", "it should", first["msg"].removeprefix("Value error, "))
+    given = repr(first["input"])
+    return f"{name} is {given[:80]}{'…' * (len(given) > 80)}", allowed
 
 
 class Caps(Part):

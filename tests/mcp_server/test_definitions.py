@@ -46,6 +46,22 @@ async def test_an_argument_may_be_null_all_the_same(served: Served) -> None:
     assert "softmax" in found["tasks"]
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"task": "softmax", "source": "x" * 300_000}, "…; it should have at most 200000 characters"),
+        ({"task": "softmax", "source": "x", "check": "often"}, "check is 'often'; it should be a valid boolean"),
+        ({"source": "x"}, "task is missing"),
+    ],
+)
+async def test_an_argument_that_does_not_fit_is_named(served: Served, given: dict[str, object], words: str) -> None:
+    async with served.in_memory() as client:
+        answer = await client.call_tool("inspect_kernel", given)
+    [text] = answer.content
+    assert answer.is_error
+    assert words in text.text  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def test_nothing_empty_is_told() -> None:
     answer = MeasureAnswer(summary="It goes on.", run_id="m-1", status="running", task="t", flags=[], log="")
     assert reply(answer).structured_content == {
