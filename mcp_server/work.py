@@ -138,7 +138,7 @@ class Work:
             python=self.options.place.python,
         )
         with self._forecasts:
-            found = inspect_kernels(request, stage=say)
+            found = inspect_kernels(request, stage=say, executors=self._executors)
         return inspect_answer(found, short_name(found.target.name))
 
     def validate_task(self, session: str, given: Mapping[str, Any], say: Say) -> ValidateAnswer:

@@ -138,15 +138,16 @@ def check_gate(
     path = Path(request.lock).expanduser().absolute()
     lock = read_lock(path)
     target = None if request.device == "none" else devices.choose(request.device)
-    states = [_State(KernelAtHand(k, path.parent)) for k in lock.kernels]
-    for state in states:
-        _note_source(state)
-    check = _Check(request, states, target, stage, stopped)
-    if len(request.python) == 2:
-        check.compare_environments(request.python[0], request.python[1])
-    else:
-        check.compare_with_lock(request.python[0] if request.python else None)
-    return check.result(path)
+    with Executors() as executors:
+        states = [_State(KernelAtHand(k, path.parent, executors)) for k in lock.kernels]
+        for state in states:
+            _note_source(state)
+        check = _Check(request, states, target, stage, stopped)
+        if len(request.python) == 2:
+            check.compare_environments(request.python[0], request.python[1])
+        else:
+            check.compare_with_lock(request.python[0] if request.python else None)
+        return check.result(path)
 
 
 def _note_source(state: _State) -> None:
@@ -180,16 +181,15 @@ class _Check:
     def compare_with_lock(self, python: str | None) -> None:
         """Compare machine code, forecasts, outputs, and times where the lock has some of this device."""
         place = Place(device=self.request.device, archive=self.request.archive, python=python)
-        with Executors() as executors:
-            for state in self._open():
-                if self._spend(0, 0.0):
-                    self.interrupted = True
-                    state.say("not compared", "it is left")
-                    continue
-                self.stage(f"checking {state.kernel.path}")
-                self._compare_code(state, python, None)
-                if self._runs(state.kernel) and not state.failed:
-                    self._measure_again(state, place, executors)
+        for state in self._open():
+            if self._spend(0, 0.0):
+                self.interrupted = True
+                state.say("not compared", "it is left")
+                continue
+            self.stage(f"checking {state.kernel.path}")
+            self._compare_code(state, python, None)
+            if self._runs(state.kernel) and not state.failed:
+                self._measure_again(state, place)
 
     def _compare_code(self, state: _State, python: str | None, old: str | None) -> None:
         """Compare machine code with that of the `old` environment, or with the lock; what is timed needs no check.
@@ -219,10 +219,10 @@ class _Check:
             _heed_code(state, target, [s for s in signs if s], verdicts.differences(*codes))
             _heed_check(state, found)
 
-    def _measure_again(self, state: _State, place: Place, executors: Executors) -> None:
+    def _measure_again(self, state: _State, place: Place) -> None:
         kernel, start = state.kernel, time.monotonic()
         try:
-            result = state.files.measure(place, executors)
+            result = state.files.measure(place)
         except TaskError as e:
             state.say("not compared", e.message)
             return

@@ -247,7 +247,7 @@ def _locked(
         call=request.call,
         **about,
     )
-    python, files = request.place.python, KernelAtHand(found, root)
+    python, files = request.place.python, KernelAtHand(found, root, executors)
     for target in (t.lower() for t in request.targets or [_default_target()]):
         seen = files.inspect(target, python)
         if seen is not None and seen.status != "ok":
@@ -261,7 +261,7 @@ def _locked(
         why = "it has no task" if found.task is None else f"it runs on another device than {kind}"
         note(f"{found.path} was not measured: {why if request.measure else 'as asked'}")
         return found
-    result = files.measure(request.place, executors)
+    result = files.measure(request.place)
     if result.trusted and result.speedup is not None:
         found.measured[result.device.name] = _measured(result, request.place)
     elif result.status == "ok" or (found.language == "python" and kind == "cpu"):  # a module may need a GPU
@@ -304,8 +304,8 @@ def _read(kernel: Kernel, *, with_task: bool) -> Candidate:
 class KernelAtHand:
     """A locked kernel with its files as they are now, each read once; paths are relative to `root`."""
 
-    def __init__(self, locked: LockedKernel, root: Path) -> None:
-        self.locked, self._root = locked, root
+    def __init__(self, locked: LockedKernel, root: Path, executors: Executors) -> None:
+        self.locked, self._root, self._executors = locked, root, executors
         self._kernel = Kernel(path=str(root / locked.path), tunables=locked.tunables)
 
     @cached_property
@@ -334,7 +334,7 @@ class KernelAtHand:
         about: dict[str, Any] = {"args": self.locked.args, "call": self.locked.call}
         if self.locked.task is not None:
             about = {"task": self.task, "check": check}
-        return inspect_kernels(request.model_copy(update=about)).kernels[0]
+        return inspect_kernels(request.model_copy(update=about), executors=self._executors).kernels[0]
 
     def forecast(self, target: str, python: str | None) -> LockedForecast | None:
         """Forecast it without the archive, whose measurements would move forecasts; None where it cannot be."""
@@ -344,16 +344,16 @@ class KernelAtHand:
             place = Place(python=python, archive=str(Path(empty) / "archive.db"))
             request = ForecastRequest(task=self.task, kernel=self._kernel, target=target, place=place)
             try:
-                made = forecast_kernel(request).forecast
+                made = forecast_kernel(request, executors=self._executors).forecast
             except UsageError:  # what is wrong is said by the inspection
                 return None
         return made and LockedForecast(median=made.median, forewarp=forewarp.__version__)
 
-    def measure(self, place: Place, executors: Executors) -> MeasureResult:
+    def measure(self, place: Place) -> MeasureResult:
         """Measure it against its task's reference, or the kernel that it is locked against."""
         against = Kernel(path=str(self._root / self.locked.against)) if self.locked.against else None
         request = MeasureRequest(task=self.task, kernel=self._kernel, against=against, place=place)
-        return measure_kernel(request, executors=executors)
+        return measure_kernel(request, executors=self._executors)
 
 
 def launches_of(seen: KernelInspection) -> list[LockedLaunch]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -162,11 +161,17 @@ class _Bench:
     backward: bool | None
 
 
-def inspect_kernels(request: InspectRequest, *, stage: Callable[[str], None] = lambda _: None) -> InspectResult:
+def inspect_kernels(
+    request: InspectRequest,
+    *,
+    stage: Callable[[str], None] = lambda _: None,
+    executors: sessions.Executors | None = None,
+) -> InspectResult:
     """Compile each kernel for the target and collect its facts; a kernel that fails stops no other.
 
-    Without a task, each is a Python file with Triton kernels. `stage` is called when the next kernel begins. Raises
-    `UsageError` for an unknown target or arguments that cannot be read, and `TaskError` with the reference's own error.
+    Without a task, each is a Python file with Triton kernels. `stage` is called when the next kernel begins;
+    `executors` keeps the compiler warm between calls. Raises `UsageError` for an unknown target or arguments that
+    cannot be read, and `TaskError` with the reference's own error.
     """
     target = choose_target(request.target)
     if request.task is not None and (request.args or request.call):
@@ -189,17 +194,15 @@ def inspect_kernels(request: InspectRequest, *, stage: Callable[[str], None] = l
     )
     task = None if request.task is None else sessions.load_task(request.task, place, **options)
     arguments.parse(request.args)
-    executor = LocalExecutor(target, python=request.python or sys.executable)
-    try:
-        found: list[KernelInspection] = []
+    found: list[KernelInspection] = []
+    with sessions.closing_executors(executors) as kept:
+        executor = kept.compiler(place, target)
         for number, kernel in enumerate(request.kernels, 1):
             stage(f"inspecting {kernel.path or 'kernel'} ({number} of {len(request.kernels)})")
             if task is None:
                 found.append(_inspect_file(executor, request, kernel))
             else:
                 found.append(_inspect(_Bench(task, executor, place, request.check, request.backward), kernel))
-    finally:
-        executor.close()
     return InspectResult(
         summary=_summary(found, target),
         task=task.name if task else "",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack, cast
 
 from forewarp.archive.pools.parquet import read_pool, tasks_of
 from forewarp.archive.store import Archive, default_path
@@ -30,7 +30,7 @@ from forewarp.tools.suite_modules import identical
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
-    from forewarp.gpu_runner.executors.local import Limits
+    from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
     from forewarp.surrogate.models import LanguageModel
     from forewarp.surrogate.reference import ReferenceTime
 
@@ -70,13 +70,13 @@ class Executors:
         key = (place.executor, place.device, place.card, place.pool or "", place.python or "", of_task)
         return self._kept(key, lambda: open_executor(place, task, self._begin, self._compile_s))
 
-    def compiler(self, place: Place, target: Target) -> Executor:
+    def compiler(self, place: Place, target: Target) -> LocalExecutor:
         """Return an executor that compiles for a target which this machine need not have; it measures nothing."""
         from forewarp.gpu_runner.executors.local import LocalExecutor
 
         key = ("compiler", target.name, place.python or "")
-        limits = _limits(self._compile_s)
-        return self._kept(key, lambda: LocalExecutor(target, limits=limits, python=place.python or sys.executable))
+        limits, python = _limits(self._compile_s), place.python or sys.executable
+        return cast("LocalExecutor", self._kept(key, lambda: LocalExecutor(target, limits=limits, python=python)))
 
     def _kept(self, key: tuple[str, ...], opened: Callable[[], Executor]) -> Executor:
         with self._one_opens:

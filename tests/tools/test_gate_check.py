@@ -13,6 +13,7 @@ from forewarp.tools import gate_check
 from forewarp.tools.gate_check import GateVerdict
 from forewarp.tools.gate_lock import KernelAtHand, LockedKernel
 from forewarp.tools.gate_verdicts import OPEN, WORSE
+from forewarp.tools.session import Executors
 
 
 def state(root: Path = Path(), **fields: object) -> gate_check._State:
@@ -23,7 +24,7 @@ def state(root: Path = Path(), **fields: object) -> gate_check._State:
         "sha256": "",
         "task": "softmax",
     }
-    return gate_check._State(KernelAtHand(LockedKernel.model_validate(about | fields), root))
+    return gate_check._State(KernelAtHand(LockedKernel.model_validate(about | fields), root, Executors()))
 
 
 @pytest.mark.parametrize("first", gate_check.ORDER)

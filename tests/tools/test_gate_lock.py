@@ -136,15 +136,15 @@ def test_a_kernel_that_does_not_compile_is_not_locked(folder: Path, executors: E
     assert "does not compile for h200" in result.problems[0]
 
 
-def test_a_loosened_task_is_judged_by_the_locked_tolerance(folder: Path) -> None:
+def test_a_loosened_task_is_judged_by_the_locked_tolerance(folder: Path, executors: Executors) -> None:
     strict = LockedOutput(dtype="", rtol=1e-6, atol=1e-6)
-    assert KernelAtHand(locked(tolerance=strict), folder).task.tolerance == Tolerance(1e-6, 1e-6)
-    assert KernelAtHand(locked(), folder).task.tolerance is None
+    assert KernelAtHand(locked(tolerance=strict), folder, executors).task.tolerance == Tolerance(1e-6, 1e-6)
+    assert KernelAtHand(locked(), folder, executors).task.tolerance is None
     own = folder / "own"
     own.mkdir()
     (own / "task.toml").write_text('title = "x"\n[workloads.cpu]\na = {}\n[tolerance]\nrtol = 0.5\natol = 0.5\n')
     (own / "reference.py").write_text(REFERENCE)
-    assert KernelAtHand(locked(task="own"), folder).task.tolerance is None
+    assert KernelAtHand(locked(task="own"), folder, executors).task.tolerance is None
 
 
 def test_requests_that_make_no_sense_are_refused(folder: Path) -> None:
