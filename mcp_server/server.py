@@ -144,9 +144,9 @@ class Server(MCPServer[None]):
         self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool; raises `ToolError` that names arguments which it does not have, or which do not fit."""
-        for tool in await self.list_tools():
+        for tool in TOOLS:
             if tool.name == name:
-                _check_names(name, arguments, list(tool.input_schema.get("properties", {})))
+                _check_names(name, arguments, tool.arguments.split())
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as e:
