@@ -35,6 +35,7 @@ from forewarp.gpu_runner.worker.signatures import describe_job
 
 RESULTS = Path(__file__).parent / "results" / "op_overhead_cpu.json"
 TINY = {"ROWS": 4, "COLS": 16}
+PACKAGE = "tiny_norm"
 ROUNDS = 7
 
 
@@ -65,11 +66,11 @@ def _package() -> dict[str, str]:
     signature = describe_job(job, task.workloads["cpu"][0], flops=False)
     seed = next(s for s in task.seeds if s.language == "cpp")
     shape = ExportedShape("tiny", TINY, signature)
-    return package.package(Winning(task, detect_cpu(), seed, (shape,)), "tiny_norm", ["tiny"], "{}\n")
+    return package.package(Winning(task, detect_cpu(), seed, (shape,)), PACKAGE, ["tiny"], "{}\n")
 
 
 def _ways() -> dict[str, Callable[[], Any]]:
-    module: Any = importlib.import_module("tiny_norm")
+    module: Any = importlib.import_module(PACKAGE)  # which `main` has written
     x = torch.randn(TINY["ROWS"], TINY["COLS"])
     given = module.get_init_inputs()
     old, new = module.Model(*given), module.ModelNew(*given)

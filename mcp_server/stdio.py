@@ -1,4 +1,4 @@
-"""The stdio transport, which answers lines that are no messages; the SDK drops them without a word."""
+"""The stdio transport, with answers to lines that are no messages, and to what is asked last; the SDK drops both."""
 
 from __future__ import annotations
 
@@ -11,14 +11,46 @@ import anyio
 from mcp.server.stdio import stdio_server
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
-from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse
 from pydantic import ValidationError
+
+_LAST_ANSWERS_S = 2.0
+"""For answers that are being made when the client closes the server's standard input."""
+
+
+class Replies:
+    """Messages to a client, and the ids of its requests that wait for one."""
+
+    def __init__(self, stream: WriteStream[SessionMessage]) -> None:
+        self._stream = stream
+        self.waiting: set[str | int | None] = set()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send a message."""
+        await self._stream.send(item)
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self.waiting.discard(item.message.id)
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
 
 class AnsweringStream:
-    """Messages of a transport, without what could not be read: that is answered with an error of the protocol."""
+    """Messages of a transport, without what could not be read: that is answered with an error of the protocol.
 
-    def __init__(self, source: ReadStream[SessionMessage | Exception], replies: WriteStream[SessionMessage]) -> None:
+    It ends once all requests are answered, or two seconds after the transport ended.
+    """
+
+    def __init__(self, source: ReadStream[SessionMessage | Exception], replies: Replies) -> None:
         self._source, self._replies = source, replies
 
     @property
@@ -29,8 +61,16 @@ class AnsweringStream:
     async def receive(self) -> SessionMessage | Exception:
         """Return the next message."""
         while True:
-            item = await self._source.receive()
+            try:
+                item = await self._source.receive()
+            except anyio.EndOfStream:
+                with anyio.move_on_after(_LAST_ANSWERS_S):
+                    while self._replies.waiting:
+                        await anyio.sleep(0.01)
+                raise
             if not isinstance(item, ValidationError):
+                if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCRequest):
+                    self._replies.waiting.add(item.message.id)
                 return item
             if (answer := _answer_to(item)) is not None:
                 await self._replies.send(SessionMessage(answer))
@@ -75,7 +115,8 @@ def _answer_to(error: ValidationError) -> JSONRPCError | None:
 
 
 @asynccontextmanager
-async def served() -> AsyncGenerator[tuple[AnsweringStream, WriteStream[SessionMessage]]]:
+async def served() -> AsyncGenerator[tuple[AnsweringStream, Replies]]:
     """Claim standard input and output, and yield the messages and the stream for answers."""
     async with stdio_server() as (incoming, outgoing):
-        yield AnsweringStream(incoming, outgoing), outgoing
+        replies = Replies(outgoing)
+        yield AnsweringStream(incoming, replies), replies
