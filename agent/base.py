@@ -10,6 +10,7 @@ from typing import Any
 
 from forewarp.agent.candidates import Candidates
 from forewarp.agent.events import (
+    Answered,
     ApprovalAsked,
     ApprovalGiven,
     ApprovalReply,
@@ -71,7 +72,11 @@ class BaseConversation:
         self._work = asyncio.create_task(self._run(text))
         self._work.add_done_callback(lambda _: self._queue.put_nowait(None))
         try:
+            ended = False
             while (event := await self._queue.get()) is not None:
+                if ended and isinstance(event, Spent):
+                    continue  # booked by a thread of an interrupted tool; the next turn begins with it
+                ended = isinstance(event, Answered | Interrupted | Failed)
                 self._note(event)
                 yield event
         finally:
