@@ -18,22 +18,15 @@ _LAST_ANSWERS_S = 2.0
 """For answers that are being made when the client closes the server's standard input."""
 
 
-class Replies:
-    """Messages to a client, and the ids of its requests that wait for one."""
+class _Wrapped:
+    """A stream around another one, which is closed with it."""
 
-    def __init__(self, stream: WriteStream[SessionMessage]) -> None:
-        self._stream = stream
-        self.waiting: set[str | int | None] = set()
-
-    async def send(self, item: SessionMessage, /) -> None:
-        """Send a message."""
-        await self._stream.send(item)
-        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
-            self.waiting.discard(item.message.id)
+    def __init__(self, stream: ReadStream[SessionMessage | Exception] | WriteStream[SessionMessage]) -> None:
+        self._inner = stream
 
     async def aclose(self) -> None:
         """Close the stream."""
-        await self._stream.aclose()
+        await self._inner.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -44,13 +37,29 @@ class Replies:
         await self.aclose()
 
 
-class AnsweringStream:
+class Replies(_Wrapped):
+    """Messages to a client, and the ids of its requests that wait for one."""
+
+    def __init__(self, stream: WriteStream[SessionMessage]) -> None:
+        super().__init__(stream)
+        self._stream = stream
+        self.waiting: set[str | int | None] = set()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send a message."""
+        await self._stream.send(item)
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError):
+            self.waiting.discard(item.message.id)
+
+
+class AnsweringStream(_Wrapped):
     """Messages of a transport, without what could not be read: that is answered with an error of the protocol.
 
     It ends once all requests are answered, or two seconds after the transport ended.
     """
 
     def __init__(self, source: ReadStream[SessionMessage | Exception], replies: Replies) -> None:
+        super().__init__(source)
         self._source, self._replies = source, replies
 
     @property
@@ -83,18 +92,6 @@ class AnsweringStream:
 
     def __aiter__(self) -> Self:
         return self
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._source.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 def _answer_to(error: ValidationError) -> JSONRPCError | None:

@@ -69,7 +69,7 @@ class OptimizeModelResult(Part):
 
 
 class ModelRecord(Part):
-    """What a model's search is resumed from."""
+    """State of a model's search, as it is kept on disk to be resumed."""
 
     schema_version: int = SCHEMA_VERSION
     request: OptimizeModelRequest

@@ -14,7 +14,7 @@ _STATE: Sequence[str] = ()
 _NUMBERS: Sequence[int] = ()
 _TRAINING = False
 _LAUNCHES = False
-"""Whether the kernel is launched on outputs that are made for it, which are no views of anything then."""
+"""True if the kernel writes to outputs that are allocated for it, so that they share no memory with inputs."""
 _GUARD: Any = None
 _BACKWARD: Any = None
 """Guard of the kernel of gradients, if there is one: it takes those of the outputs at `_UPSTREAM` behind the values,
