@@ -30,7 +30,6 @@ from forewarp.surrogate.evaluation import backtest, metrics, scorecard
 from forewarp.surrogate.evaluation.backtest import Case
 from forewarp.surrogate.evaluation.resampling import RESAMPLES, percentile_interval
 from forewarp.surrogate.evaluation.scorecard import TaskBlock
-from forewarp.tools.train import TrainRequest, plan_training
 from forewarp.training import rows
 
 BASE = "base"
@@ -221,16 +220,6 @@ def _shown(estimate: Mapping[str, float | None], form: str, *, spread: bool = Fa
     return f"{said} ({low} to {high})"
 
 
-def plan_table() -> str:
-    """Return the plan of gpt-oss-20b on one card as Markdown, from published numbers."""
-    found = plan_training(TrainRequest(base="openai/gpt-oss-20b", target="h200"))
-    lines = ["| what | | held in | from | |", "|---|---|---|---|---|"]
-    for line in [*found.memory, *found.time]:
-        amount = f"{line.value:.2f} GiB" if line.unit == "GiB" else f"{line.value:,.0f} {line.unit}"
-        lines.append(f"| {line.name} | {amount} | {line.phase} | {line.origin} | {line.note} |")
-    return "\n".join([*lines, "", f"In all: {found.summary}."])
-
-
 def filled(text: str, parts: Mapping[str, str]) -> str:
     """Return a document with the text between each pair of marks replaced."""
     for name, part in parts.items():
@@ -266,7 +255,7 @@ def main() -> None:
     if args.out:
         write(args.out, data)
     if args.document:
-        parts = {"figures": table(data), "plan": plan_table()}
+        parts = {"figures": table(data)}
         args.document.write_text(filled(args.document.read_text(), parts))
 
 

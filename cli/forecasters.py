@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from forewarp.cli import exits
 from forewarp.cli.flags import commas, takes
-from forewarp.cli.options import PLAIN, Output, Switch, positive
+from forewarp.cli.options import PLAIN, Output, positive
 from forewarp.core.errors import UsageError
 from forewarp.tools.requests import CalibrationRequest, EvaluateRequest, TrainRequest
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from forewarp.report.documents import EvaluateDocument
     from forewarp.tools.calibration import CalibrationResult, CalibrationScores, Limit, TierCalibration
-    from forewarp.tools.train import TrainPlan, TrainResult
-    from forewarp.training.plan import PlanLine
+    from forewarp.tools.train import TrainResult
 
 
 @takes(
@@ -191,9 +190,6 @@ def _drift(tier: TierCalibration) -> str:
 def train(
     request: TrainRequest,
     *,
-    dry_run: Annotated[
-        Switch, Parameter(help="Say what memory and time the run takes, and do nothing: no download, no GPU.")
-    ] = False,
     output: Output = PLAIN,
 ) -> int:
     """Train a language model to forecast, with rewards that pay for honest probabilities.
@@ -201,14 +197,9 @@ def train(
     Needs the extra `train` and, for models of over 1.5 billion weights, a CUDA GPU. The result is a LoRA adapter.
     """
     from forewarp.report import display
-    from forewarp.report.documents import Artifact, TrainDocument, TrainPlanDocument
+    from forewarp.report.documents import Artifact, TrainDocument
     from forewarp.tools import train as tool
 
-    if dry_run:
-        planned = tool.plan_training(request)
-        document = TrainPlanDocument(command="train", status="planned", **dict(planned))
-        output.show(document, lambda console: _show_plan(planned, console, full=output.verbose))
-        return exits.OK
     console = display.stderr()
     console.quiet = output.quiet
     done = tool.train(request, lambda line: _tell(line, console))
@@ -221,11 +212,7 @@ def train(
 def _tell(line: Mapping[str, Any], console: Console) -> None:
     """Print one line of the journal."""
     phase, step = line["phase"], line["step"]
-    if phase == "plan":
-        console.print(line["said"], soft_wrap=True)
-        for advice in line["advice"]:
-            console.print(f"  {advice}", style="yellow", soft_wrap=True)
-    elif "skipped" in line:
+    if "skipped" in line:
         console.print(f"step {step}: left out, its gradient is not finite", style="yellow")
     elif phase == "grpo" and "reward" in line:
         terms = ", ".join(f"{n} {line[n]:.2f}" for n in ("correctness", "score", "validity") if n in line)
@@ -246,24 +233,3 @@ def _show(done: TrainResult, console: Console) -> None:
     if done.left_out:
         console.print(f"{done.left_out} prompts were too long and were left out", style="dim")
     console.print(f"adapter in {done.adapter}", style="dim", soft_wrap=True)
-
-
-def _show_plan(found: TrainPlan, console: Console, *, full: bool) -> None:
-    from forewarp.report.display import table
-
-    if found.memory:
-        lines = [(n.name, _amount(n), n.phase, n.origin, n.note) for n in (*found.memory, *found.time)]
-        console.print(table(("what", "", "held in", "from", ""), lines))
-    console.print(found.summary, style="bold", soft_wrap=True)
-    for advice in found.advice:
-        console.print(advice, style="yellow", soft_wrap=True)
-    where = "is here" if found.card_is_here else "is not here"
-    console.print(f"{found.card} {where}; rates are those of its data sheet. Nothing was begun.", style="dim")
-    if full:
-        console.print(found.config, style="dim")
-
-
-def _amount(line: PlanLine) -> str:
-    if line.unit == "s":
-        return f"{line.value / 3600:.1f} h" if line.value >= 7200 else f"{line.value:.1f} s"
-    return f"{line.value:.2f} GiB" if line.unit == "GiB" else f"{line.value:,.0f} {line.unit}"

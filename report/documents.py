@@ -35,7 +35,7 @@ from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval
 from forewarp.tools.profile_model import ProfileResult
 from forewarp.tools.run_report import BudgetUse, SearchResult, Winner
 from forewarp.tools.suite_results import SuiteResult
-from forewarp.tools.train import TrainPlan, TrainResult
+from forewarp.tools.train import TrainResult
 from forewarp.tools.tune import TuneResult
 from forewarp.tools.validate_task import ValidateResult
 
@@ -217,10 +217,6 @@ class TrainDocument(TrainResult, Envelope, title="forewarp train --json"):
     """Document of `train`."""
 
 
-class TrainPlanDocument(TrainPlan, Envelope, title="forewarp train --dry-run --json"):
-    """Document of `train --dry-run`; `status` is planned."""
-
-
 class ChatBest(BaseModel):
     """The fastest correct candidate of a conversation."""
 
@@ -289,7 +285,6 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "evaluate": EvaluateDocument,
     "calibration": CalibrationDocument,
     "train": TrainDocument,
-    "train_plan": TrainPlanDocument,
     "validate": ValidateDocument,
     "tasks": TasksDocument,
     "runs": RunsDocument,

@@ -579,9 +579,6 @@ class TrainRequest(Part):
         default=None, description="Two runs with the same seed and file draw the same prompts. [default: 0]"
     )
     resume: bool = Field(default=False, description="Go on with the run in `out` from its last checkpoint.")
-    target: str | None = Field(
-        default=None, description="Card to plan for, such as h100; the one here, else h200, if left out."
-    )
 
 
 class Destination(Part):

@@ -17,5 +17,5 @@ def test_the_tables_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) ->
     figures = importlib.import_module("train_figures")
     data = json.loads((ROOT / "benchmarks/results/train_figures.json").read_text())
     text = (ROOT / "docs/forecasting.md").read_text()
-    parts = {"figures": figures.table(data), "plan": figures.plan_table()}
+    parts = {"figures": figures.table(data)}
     assert figures.filled(text, parts) == text, "run benchmarks/train_figures.py with --document docs/forecasting.md"
