@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from forewarp.report.documents import EvaluateDocument
-    from forewarp.tools.calibration import CalibrationResult, CalibrationScores, Limit, TierCalibration
+    from forewarp.tools.calibration import CalibrationScores, TierCalibration
     from forewarp.tools.train import TrainResult
 
 
@@ -104,37 +104,26 @@ def _write(document: EvaluateDocument, folder: Path) -> EvaluateDocument:
 def calibration(
     request: CalibrationRequest,
     *,
-    image: Annotated[
-        Path | None, Parameter(help="Also draw the reliability diagrams into this file, .svg or .png.")
-    ] = None,
     output: Output = PLAIN,
 ) -> int:
     """Show the archive's forecasts next to what was measured after them, as they were given and as corrected."""
-    from forewarp.report import reliability
-    from forewarp.report.documents import Artifact, CalibrationDocument
+    from forewarp.report.documents import CalibrationDocument
     from forewarp.tools.calibration import calibrate
 
-    if image is not None:
-        reliability.check(image)
     found = calibrate(request)
-    artifacts: list[Artifact] = []
-    if image is not None and found.tiers:
-        artifacts.append(Artifact(kind="image", path=str(reliability.draw(found, image))))
 
     def render(console: Console) -> None:
         for tier in found.tiers:
-            _tier(tier, found, console)
-        if artifacts:
-            console.print(f"diagrams in {artifacts[0].path}", style="dim")
+            _tier(tier, console)
         console.print(found.summary, style="dim")
 
     status = "ok" if any(t.after for t in found.tiers) else "too_few"
-    document = CalibrationDocument(command="calibration", status=status, artifacts=artifacts, **dict(found))
+    document = CalibrationDocument(command="calibration", status=status, **dict(found))
     output.show(document, render)
     return exits.OK
 
 
-def _tier(tier: TierCalibration, found: CalibrationResult, console: Console) -> None:
+def _tier(tier: TierCalibration, console: Console) -> None:
     from forewarp.report import reliability
     from forewarp.report.display import table
     from forewarp.tools.wording import counted
@@ -146,13 +135,6 @@ def _tier(tier: TierCalibration, found: CalibrationResult, console: Console) -> 
             console.print(drawn)
     rows = [*_scores("as given", tier.before), *_scores(f"corrected by {tier.corrected_by}", tier.after)]
     console.print(table(("", "ECE", "Brier", "CRPS", "NLL", "in 80 % interval", "Brier of p(correct)"), rows))
-    heads = (f"so that at most {found.alpha:.0%} …", "threshold", "decides", "share on these", "outcomes")
-    limits = [
-        ("of stated bins are wrong: confidence above", *_limit(tier.abstain)),
-        ("of discards beat the best so far: p(better) below", *_limit(tier.discard)),
-        ("of what beats it is discarded: p(better) below", *_limit(tier.keep_winners)),
-    ]
-    console.print(table(heads, limits))
     console.print(_drift(tier))
     if tier.after is None:
         more = tier.needed - tier.valid
@@ -166,14 +148,6 @@ def _scores(label: str, scores: CalibrationScores | None) -> list[tuple[str, ...
     s = scores
     shown = ["–" if v is None else f"{v:.3f}" for v in (s.ece, s.brier, s.crps, s.nll, s.brier_valid)]
     return [(label, *shown[:4], "–" if s.coverage is None else f"{s.coverage:.0%}", shown[4])]
-
-
-def _limit(limit: Limit) -> tuple[str, str, str, str]:
-    if limit.value is None:
-        short = limit.outcomes < limit.needed
-        why = f"{limit.outcomes}; takes {limit.needed}" if short else f"{limit.outcomes}; too often wrong"
-        return "none: measure", "0%", "–", why
-    return f"{limit.value:.3f}", f"{limit.decided:.0%}", f"{limit.error:.1%}", str(limit.outcomes)
 
 
 def _drift(tier: TierCalibration) -> str:

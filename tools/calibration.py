@@ -21,7 +21,7 @@ from forewarp.search.summary import exact_interval
 from forewarp.surrogate import calibration
 from forewarp.surrogate.calibration import Calibration, Outcome
 from forewarp.surrogate.drift import Drift
-from forewarp.surrogate.evaluation import backtest, conformal, metrics
+from forewarp.surrogate.evaluation import backtest, metrics
 from forewarp.tools import session
 from forewarp.tools.parts import SCHEMA_VERSION, Part, Place
 from forewarp.tools.requests import CalibrationRequest
@@ -79,16 +79,6 @@ class DriftState(Part):
     limit: float
 
 
-class Limit(Part):
-    """A threshold that keeps an error rate; null where the outcomes are too few or too wrong for any."""
-
-    value: float | None
-    decided: float = Field(description="Share of the outcomes that it decides without measuring.")
-    error: float = Field(description="Share of those that was wrong; for keep_winners, of the winners that is lost.")
-    outcomes: int
-    needed: int = Field(description="Outcomes that any threshold takes, at least.")
-
-
 class TierCalibration(Part):
     """One forecaster. `after` is null with too few outcomes; each outcome in it was corrected by others only."""
 
@@ -102,9 +92,6 @@ class TierCalibration(Part):
     corrected_by: Literal["other tasks", "other outcomes", ""]
     correction: Parameters
     drift: DriftState
-    abstain: Limit = Field(description="State a bin only above this confidence.")
-    discard: Limit = Field(description="Discard below this probability of beating the best so far.")
-    keep_winners: Limit = Field(description="Discard below this, and lose at most the rate of those that beat it.")
 
 
 class CalibrationResult(Part):
@@ -114,7 +101,6 @@ class CalibrationResult(Part):
     schema_version: int = SCHEMA_VERSION
     source: Literal["archive", "pool"]
     where: str
-    alpha: float
     tiers: list[TierCalibration]
 
 
@@ -147,12 +133,11 @@ def calibrate(request: CalibrationRequest) -> CalibrationResult:
         seen, where = _of_archive(request)
     if request.forecaster is not None:
         seen = [s for s in seen if request.forecaster in (s.tier, s.tier.partition(":")[0])]
-    tiers = [_tier(name, [s for s in seen if s.tier == name], request.alpha) for name in _names(seen)]
+    tiers = [_tier(name, [s for s in seen if s.tier == name]) for name in _names(seen)]
     return CalibrationResult(
         summary=_summary(tiers, where, request),
         source="archive" if request.pool is None else "pool",
         where=where,
-        alpha=request.alpha,
         tiers=tiers,
     )
 
@@ -259,14 +244,13 @@ def _names(seen: Sequence[ScoredOutcome]) -> list[str]:
     return list(dict.fromkeys(s.tier for s in seen))
 
 
-def _tier(name: str, seen: Sequence[ScoredOutcome], alpha: float) -> TierCalibration:
+def _tier(name: str, seen: Sequence[ScoredOutcome]) -> TierCalibration:
     outcomes = [s.outcome for s in seen]
     tasks = {o.task for o in outcomes}
     timed = sum(o.valid for o in outcomes)
     enough = timed >= calibration.MIN_OUTCOMES
     corrected = corrected_by_others(outcomes) if enough else None
     whole = calibration.fit(outcomes, Calibration(name))
-    judged = outcomes if corrected is None else corrected
     return TierCalibration(
         forecaster=name,
         outcomes=len(outcomes),
@@ -278,9 +262,6 @@ def _tier(name: str, seen: Sequence[ScoredOutcome], alpha: float) -> TierCalibra
         corrected_by="" if corrected is None else "other tasks" if len(tasks) >= _FOLDS else "other outcomes",
         correction=Parameters.of(whole),
         drift=_drift(seen),
-        abstain=Limit.of(conformal.abstention(judged, alpha)),
-        discard=Limit.of(conformal.discard(judged, alpha)),
-        keep_winners=Limit.of(conformal.keep_winners(judged, alpha)),
     )
 
 

@@ -553,7 +553,6 @@ class CalibrationRequest(Part):
     forecaster: str | None = Field(
         default=None, description="Only this forecaster, such as learned or llm; for a pool, the one to ask."
     )
-    alpha: float = Field(default=0.05, gt=0, lt=1, description="Error rate that the thresholds keep.")
     archive: ArchiveFile = None
 
 
