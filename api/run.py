@@ -4,39 +4,31 @@ from __future__ import annotations
 
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from pydantic import PrivateAttr
 
 from forewarp.archive.store import Archive
-from forewarp.tools.joint_report import JointResult
-from forewarp.tools.parts import Part
 from forewarp.tools.run_report import SearchResult
 
 if TYPE_CHECKING:
     from forewarp.tools.run_report import BestKernel
 
-Result = TypeVar("Result", bound=Part)
 
-
-class _Recorded(Part, Generic[Result]):
-    """A result that knows the archive which it comes from."""
-
-    _archive: Path = PrivateAttr()
-
-    @classmethod
-    def recorded(cls, result: Result, archive: Path) -> Self:
-        """Copy a result and remember the archive that holds its runs."""
-        made = cls(**dict(result))
-        made._archive = archive.absolute()
-        return made
-
-
-class Run(_Recorded[SearchResult], SearchResult):
+class Run(SearchResult):
     """Result of a run: `summary`, `best` with its `source`, `counts`, `budget`, `candidates` and more.
 
     It is a copy of what the archive said: `forewarp.load(run.run_id)` reads a run anew.
     """
+
+    _archive: Path = PrivateAttr()
+
+    @classmethod
+    def recorded(cls, result: SearchResult, archive: Path) -> Self:
+        """Copy a result and remember the archive that holds the run."""
+        made = cls(**dict(result))
+        made._archive = archive.absolute()
+        return made
 
     def save(self, folder: str | Path) -> dict[str, Path]:
         """Write the run's files, those that `forewarp optimize` leaves, and return them by kind.
@@ -60,29 +52,6 @@ class Run(_Recorded[SearchResult], SearchResult):
     def _repr_html_(self) -> str:
         head = f"<p><b>{escape(self.summary)}</b></p>"
         return head + (_winner(self.best) if self.best else "")
-
-
-class JointRun(_Recorded[JointResult], JointResult):
-    """Result of a search for several targets: `summary`, `runs`, `kernels` and `compromise` with its `source`.
-
-    It is a copy of what the archive said: `forewarp.load_together(joint.group_id)` reads it anew.
-    """
-
-    def save(self, folder: str | Path) -> list[Path]:
-        """Write the files that `forewarp optimize --target` leaves, and return their paths; raises `UsageError`."""
-        from forewarp.report import artifacts
-
-        document = artifacts.joint_document(self, "optimize")
-        with Archive(self._archive) as archive:
-            written = artifacts.write_joint(document, archive, Path(folder).expanduser())
-        return [Path(a.path) for a in written.artifacts]
-
-    def __repr__(self) -> str:
-        found = self.compromise.mean if self.compromise else "no kernel on all targets"
-        return f"<forewarp search {self.group_id} of {self.task} on {len(self.runs)} targets, {self.status}: {found}>"
-
-    def _repr_html_(self) -> str:
-        return f"<p><b>{escape(self.summary)}</b></p>"
 
 
 def _winner(best: BestKernel) -> str:

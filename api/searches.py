@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
 from forewarp.api.arguments import AnyKernel, AnyTask, Options, Where, place_of, request_of, search_request
-from forewarp.api.run import JointRun, Run
+from forewarp.api.run import Run
 from forewarp.api.watching import Watcher, follow
 from forewarp.core.budget import DEFAULT_MEASUREMENTS
 from forewarp.core.errors import ForewarpError, UsageError
@@ -18,7 +18,6 @@ from forewarp.tools.requests import ResumeRequest
 
 if TYPE_CHECKING:
     from forewarp.tools.estimate import Estimate
-    from forewarp.tools.joint_search import JointJob
     from forewarp.tools.search import Own, SearchJob
 
 Named = Literal["learned", "llm", "cascade", "none"]
@@ -91,38 +90,6 @@ def estimate(
     return estimate_search(request, _own(proposer, forecaster, options))
 
 
-def optimize_together(
-    task: AnyTask,
-    targets: Sequence[str],
-    *,
-    budget: int | None = DEFAULT_MEASUREMENTS,
-    device: str = "auto",
-    model: str | Sequence[str] | None = None,
-    forecaster: Named = "learned",
-    seeds: Sequence[AnyKernel] = (),
-    seed: int = 0,
-    on_event: Watcher | None = None,
-    **options: Unpack[Options],
-) -> JointRun:
-    """Find the fastest kernel for each of several targets, and the best compromise, in one search.
-
-    `targets` are two or more of TARGET, @EXECUTOR or TARGET@EXECUTOR, such as "h200" or "a100@ssh:box"; one text may
-    hold them all, as in "h200,a100". The budget and all caps hold for each target. The other arguments are those of
-    `optimize`; events of all runs go to `on_event`.
-
-    A target whose machine is lost ends alone: its run has the status "failed", and `resume_together` goes on. Raises as
-    `optimize` does; where every run failed, the error that ended the first one.
-    """
-    from forewarp.tools.joint_search import open_joint
-
-    _check_named(forecaster)
-    given = {"task": task, "budget": budget, "device": device, "model": model, "forecaster": forecaster}
-    request = search_request(optimize_together, options, seeds=seeds, seed=seed, **given)
-    with open_joint(request, _names(targets), options.get("executors")) as job:
-        _work(job, on_event)
-        return JointRun.recorded(job.result(), job.archive.path)
-
-
 def resume(
     run: str,
     *,
@@ -137,51 +104,20 @@ def resume(
 ) -> Run:
     """Go on with a run that was interrupted, failed or killed, under its own budget.
 
-    `run` is its id or a unique beginning of it. A run that was given a proposer or a forecaster needs them again. For a
-    search for several targets there is `resume_together`.
+    `run` is its id or a unique beginning of it. A run that was given a proposer or a forecaster needs them again.
     """
     from forewarp.tools.search import resume_search
 
-    _check_name(run, resume, resume_together, several=False)
     request = request_of(resume, ResumeRequest, device, where, run_id=run, model=model, base_url=base_url)
     with resume_search(request, _own(proposer, forecaster, where)) as job:
         _work(job, on_event, progress)
         return Run.recorded(job.result(), job.archive.path)
 
 
-def resume_together(
-    group: str,
-    targets: Sequence[str] = (),
-    *,
-    device: str = "auto",
-    model: str | Sequence[str] | None = None,
-    base_url: str | None = None,
-    on_event: Watcher | None = None,
-    **where: Unpack[Where],
-) -> JointRun:
-    """Go on with those runs of a search for several targets that were interrupted, failed or killed.
-
-    `group` is its name, such as "g-4f1a2c", or a unique beginning of it. `targets` says where each goes on, as in
-    `optimize_together`, where that changed; left out, where it began. Ends and raises as `optimize_together` does.
-    """
-    from forewarp.tools.joint_search import resume_joint
-
-    _check_name(group, resume_together, resume, several=True)
-    given = {"run_id": group, "model": model, "base_url": base_url}
-    request = request_of(resume_together, ResumeRequest, device, where, **given)
-    with resume_joint(request, _names(targets), where.get("executors")) as job:
-        _work(job, on_event)
-        return JointRun.recorded(job.result(), job.archive.path)
-
-
 def load(run: str | None = None, *, archive: str | Path | None = None) -> Run:
-    """Return what a run came to so far, from the archive: the latest one, or that of this id.
-
-    For a search for several targets there is `load_together`; each of its runs is also one that this loads.
-    """
+    """Return what a run came to so far, from the archive: the latest one, or that of this id."""
     from forewarp.tools.run_report import report
 
-    _check_name(run or "", load, load_together, several=False)
     with sessions.existing_archive(place_of("auto", {"archive": archive}), run or "") as opened:
         if run is None:
             latest = opened.runs(limit=1)
@@ -191,56 +127,6 @@ def load(run: str | None = None, *, archive: str | Path | None = None) -> Run:
         return Run.recorded(report(opened, run), opened.path)
 
 
-def load_together(group: str | None = None, *, archive: str | Path | None = None) -> JointRun:
-    """Return what a search for several targets came to so far, from the archive: the latest one, or that of this name.
-
-    A unique beginning of the name, such as "g-4f", will do.
-    """
-    from forewarp.tools.joint_report import joint_report
-
-    if group is not None:
-        _check_name(group, load_together, load, several=True)
-    with sessions.existing_archive(place_of("auto", {"archive": archive}), group or "") as opened:
-        if group is None:
-            group = opened.latest_group()
-            if group is None:
-                raise UsageError(
-                    f"there are no searches for several targets in {opened.path} yet",
-                    hint="begin one with forewarp.optimize_together()",
-                )
-        return JointRun.recorded(joint_report(opened, group), opened.path)
-
-
-def _check_named(forecaster: object) -> None:
-    """Raise `UsageError` for an object: the runs' threads would ask it at once, each for a target of its own."""
-    if not isinstance(forecaster, str):
-        raise UsageError(
-            "a search for several targets makes a forecaster per target, so that it takes none of one's own",
-            hint="name one: learned, llm, cascade or none",
-        )
-
-
-def _check_name(name: str, verb: Callable[..., object], other: Callable[..., object], *, several: bool) -> None:
-    """Raise `UsageError` for the name of a run where one of several is wanted, or the other way round."""
-    from forewarp.tools.targets import GROUP, is_group
-
-    if is_group(name) == several:
-        return
-    if several:
-        raise UsageError(
-            f"{verb.__name__} is for searches for several targets, and {name!r} is not one of them",
-            hint=f"their names begin with {GROUP}; of one run there is forewarp.{other.__name__}({name!r})",
-        )
-    raise UsageError(
-        f"{name} is a search for several targets, and {verb.__name__} is for one run",
-        hint=f"use forewarp.{other.__name__}({name!r})",
-    )
-
-
-def _names(targets: Sequence[str]) -> Sequence[str]:
-    return [targets] if isinstance(targets, str) else targets
-
-
 def _own(proposer: Proposer | None, forecaster: str | Forecaster | None, where: Where) -> Own:
     from forewarp.tools.search import Own
 
@@ -248,22 +134,18 @@ def _own(proposer: Proposer | None, forecaster: str | Forecaster | None, where: 
     return Own(proposer, made, where.get("executors"))
 
 
-def _work(job: SearchJob | JointJob, on_event: Watcher | None, progress: bool | None = False) -> None:
-    """Do the work of a run, or of those for several targets; Ctrl-C ends it with the best so far.
+def _work(job: SearchJob, on_event: Watcher | None, progress: bool | None) -> None:
+    """Do the work of a run; Ctrl-C ends it with the best so far.
 
     What another signal means is for the program that this runs in.
     """
     from forewarp.report.display import stderr
-    from forewarp.tools.joint_search import JointJob
     from forewarp.tools.signals import stopping
 
     try:
         with stopping(job, stderr().print, (signal.SIGINT,)):
             follow(job, on_event, progress)
     except ForewarpError as e:
-        joint = isinstance(job, JointJob)
-        name, loads, resumes = (job.group, load_together, resume_together) if joint else (job.run_id, load, resume)
-        e.add_note(
-            f"forewarp.{loads.__name__}({name!r}) holds what it came to; forewarp.{resumes.__name__}({name!r}) goes on"
-        )
+        run = job.run_id
+        e.add_note(f"forewarp.load({run!r}) holds what it came to; forewarp.resume({run!r}) goes on")
         raise

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from forewarp.report import display, progress
 from forewarp.report.tally import Tally, so_far
 from forewarp.search.events import Event
-from forewarp.tools.joint_search import JointJob
 
 if TYPE_CHECKING:
     from forewarp.tools.search import SearchJob
@@ -28,7 +27,7 @@ WIDTH = 100
 EVERY_S = 0.25
 
 
-def follow(job: SearchJob | JointJob, on_event: Watcher | None, shown: bool | None) -> None:
+def follow(job: SearchJob, on_event: Watcher | None, shown: bool | None) -> None:
     """Do the work of a run. `shown` is None for a view where somebody looks: in a notebook or on a terminal."""
     # An error of the caller's ends the run here, while there is an archive to note it in.
     with closing(job.events()) as events, _view(job, shown) as see:
@@ -42,9 +41,9 @@ def follow(job: SearchJob | JointJob, on_event: Watcher | None, shown: bool | No
 
 
 @contextmanager
-def _view(job: SearchJob | JointJob, shown: bool | None) -> Generator[Callable[[Event], object]]:
+def _view(job: SearchJob, shown: bool | None) -> Generator[Callable[[Event], object]]:
     console, notebook = display.stderr(), in_notebook()
-    if isinstance(job, JointJob) or shown is False or not (shown or notebook or console.is_terminal):
+    if shown is False or not (shown or notebook or console.is_terminal):
         yield lambda _: None
         return
     tally = so_far(job)

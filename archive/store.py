@@ -109,28 +109,6 @@ class Archive(Connection):
         )
         return [self._built(_run, r, "run") for r in rows]
 
-    def group(self, name: str) -> list[RunRow]:
-        """Return the runs that search for several targets together under this name, in the order begun.
-
-        A unique beginning of the name will do; raises `UsageError`.
-        """
-        group = "json_extract(settings, '$.group')"
-        rows = self._rows(
-            f"SELECT * FROM run WHERE {group} <> '' AND substr({group}, 1, length(?)) = ? ORDER BY rowid", (name, name)
-        )
-        runs = [self._built(_run, r, "run") for r in rows]
-        names = {str(r.settings["group"]) for r in runs}
-        if len(names) == 1:
-            return runs
-        problem = f"several searches begin with {name!r}" if names else f"there is no search {name!r} in {self.path}"
-        raise UsageError(problem, hint="`forewarp runs` lists the runs with the searches that they belong to")
-
-    def latest_group(self) -> str | None:
-        """Return the name of the latest search for several targets; None where there was none."""
-        group = "json_extract(settings, '$.group')"
-        row = self._one(f"SELECT {group} FROM run WHERE {group} <> '' ORDER BY created DESC, rowid DESC LIMIT 1")
-        return str(row[0]) if row else None
-
     def candidates(self, run: str) -> list[CandidateRow]:
         """Return every proposal of the run in order, joined with forecast, decision and measurement."""
         return [self._built(_candidate_row, r, "proposal") for r in self._rows(_CANDIDATES, (run,))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +14,9 @@ from forewarp.cli import exits, printing
 from forewarp.cli.options import Output
 from forewarp.core.errors import UsageError
 from forewarp.report import artifacts, display
-from forewarp.report.documents import EstimateDocument, JointDocument, JointEstimateDocument, SearchDocument
-from forewarp.report.progress import drawable, redrawn, shown_live, sparkline
-from forewarp.report.tally import Tally, so_far
-from forewarp.tools import wording
-from forewarp.tools.joint_search import JointJob
+from forewarp.report.documents import EstimateDocument, SearchDocument
+from forewarp.report.progress import shown_live
+from forewarp.report.tally import so_far
 from forewarp.tools.signals import stopping
 
 if TYPE_CHECKING:
@@ -27,22 +25,18 @@ if TYPE_CHECKING:
 
     from forewarp.archive.store import Archive
     from forewarp.report.documents import Failure
-    from forewarp.search.events import Event
     from forewarp.tools.estimate import Estimate
     from forewarp.tools.run_report import RunRecord
     from forewarp.tools.search import SearchJob
 
 STDOUT = "-"
 _BEGINNING = b'{"seq":'
-_CURVE = 24
-"""Columns that the best so far takes in the live view of several runs."""
-_TUNABLES = 24
 
 NAMES = {"device_s": "device time", "wall_s": "wall time"}
 
 
-def drive(job: SearchJob | JointJob, command: str, out: Path | None, output: Output, events: str | None = None) -> int:
-    """Do the work of a run, or of those for several targets, write the files, print the result; return the exit code.
+def drive(job: SearchJob, command: str, out: Path | None, output: Output, events: str | None = None) -> int:
+    """Do the work of a run, write the files, print the result; return the exit code.
 
     Whatever ends the work, what it came to so far is written and printed. `events` is where each event goes as a line.
     """
@@ -52,46 +46,28 @@ def drive(job: SearchJob | JointJob, command: str, out: Path | None, output: Out
     error = _work(job, output, events)
     if output.verbose and error is not None:
         printing.trace(error)
-    if isinstance(job, JointJob):
-        failures = [error] if error is not None else list(job.errors.values())
-        error = failures[0] if failures else None
-        document = artifacts.joint_document(job.result(), command, error)
-        document = artifacts.write_joint(document, job.archive, out or Path("forewarp-runs") / job.group)
-        show_all(document, output)
-        won = any(k.won for k in document.kernels)
-    else:
-        document, record = artifacts.leave(job, command, error, out)
-        show(document, output, record)
-        won = document.best is not None
+    document, record = artifacts.leave(job, command, error, out)
+    show(document, output, record)
     if error is not None and not isinstance(error, KeyboardInterrupt):
         return exits.of_error(error)
-    # Of several runs, a thread that did not end in time is still running.
-    interrupted = document.status == "interrupted" or (isinstance(job, JointJob) and document.status == "running")
-    return exits.INTERRUPTED if interrupted else exits.OK if won else exits.NO_KERNEL
+    if document.status == "interrupted":
+        return exits.INTERRUPTED
+    return exits.OK if document.best is not None else exits.NO_KERNEL
 
 
-def _work(job: SearchJob | JointJob, output: Output, events: str | None) -> BaseException | None:
+def _work(job: SearchJob, output: Output, events: str | None) -> BaseException | None:
     """Do the work with a view of it on stderr; returns what ended it before its time."""
     console = display.stderr()
     quiet = output.quiet or (output.json and not console.is_terminal)
     plain = events == STDOUT and sys.stdout.isatty()
-    if isinstance(job, JointJob):
-        jobs, runs = job.jobs, [row.id for row in job.archive.group(job.group)]
-        view = _shown(console, {one.run_id: so_far(one) for one in jobs}, quiet=quiet, plain=plain)
-    else:
-        jobs, runs = [job], [job.run_id]
-        view = shown_live(console, quiet=quiet, plain=plain, tally=so_far(job), spend=job.spend)
-    for one in jobs:
-        if one.estimate is not None and not output.quiet:
-            if isinstance(job, JointJob):
-                console.print(f"{one.estimate.device.name}:", soft_wrap=True)
-            console.print(f"estimate: {one.estimate.summary}", soft_wrap=True)
-            console.print(f"          from {one.estimate.basis}", soft_wrap=True, style="dim")
+    if job.estimate is not None and not output.quiet:
+        console.print(f"estimate: {job.estimate.summary}", soft_wrap=True)
+        console.print(f"          from {job.estimate.basis}", soft_wrap=True, style="dim")
     try:
         with (
-            streamed(job.archive, runs, events) as catch_up,
+            streamed(job.archive, [job.run_id], events) as catch_up,
             stopping(job, printing.err),
-            view as see,
+            shown_live(console, quiet=quiet, plain=plain, tally=so_far(job), spend=job.spend) as see,
             closing(job.events()) as happening,
         ):
             for event in happening:
@@ -111,17 +87,6 @@ def foresee(found: Estimate, output: Output) -> int:
         console.print(f"From {found.basis}; nothing was begun.", style="dim")
 
     output.show(EstimateDocument(command="optimize", status="estimated", **dict(found)), render)
-    return exits.OK
-
-
-def foresee_all(found: Sequence[Estimate], output: Output) -> int:
-    """Print what the runs for several targets will probably take."""
-    if not output.json:
-        for one in found:
-            foresee(one, output)
-        return exits.OK
-    summary = " ".join(one.summary for one in found)
-    printing.document(JointEstimateDocument(command="optimize", status="estimated", summary=summary, runs=list(found)))
     return exits.OK
 
 
@@ -146,105 +111,10 @@ def show(document: SearchDocument, output: Output, record: RunRecord) -> None:
     _complain(document.error, output)
 
 
-def show_all(document: JointDocument, output: Output) -> None:
-    """Print a search for several targets."""
-
-    def render(console: Console) -> None:
-        if document.kernels:
-            console.print(_kernels(document))
-        console.print(_runs(document))
-        console.print(document.summary, style="bold")
-        standing = f"search {document.group_id} {document.status}: {document.reason}"
-        console.print(standing, style=display.colour(document.status))
-        for artifact in document.artifacts:
-            console.print(f"{artifact.kind:>10}  {artifact.path}", soft_wrap=True)
-
-    output.show(document, render)
-    _complain(document.error, output)
-
-
 def _complain(error: Failure | None, output: Output) -> None:
     """Say on stderr what ended a run before its time, if anything did and the document does not say it."""
     if error is not None and not output.json:
         exits.tell(error.message, error.hint)
-
-
-def _kernels(document: JointDocument) -> Table:
-    from rich.table import Column
-
-    from forewarp.tools.joint_report import differing
-
-    rows = [
-        (
-            k.kernel.short,
-            *(
-                f"{wording.speedup(t.speedup) if t.speedup else t.outcome}{' *' if t.device in k.won else ''}"
-                for t in k.targets
-            ),
-            wording.speedup(k.mean) if k.mean else "–",
-            f"{k.worst:.3g}×" if k.worst is not None else "–",
-            differ,
-        )
-        for k, differ in zip(document.kernels, differing(document.kernels), strict=True)
-    ]
-    best = document.compromise.kernel.sha256 if document.compromise else ""
-    styles = ["green" if k.kernel.sha256 == best else "" for k in document.kernels]
-    tunables = Column("tunables that differ", no_wrap=True, overflow="ellipsis", max_width=_TUNABLES)
-    heads = (
-        Column("kernel", no_wrap=True),
-        *(r.device.name for r in document.runs),
-        "geometric mean",
-        "least",
-        tunables,
-    )
-    title = "kernels over all targets: speed-up over the reference on the same device [95 %], * wins there"
-    return display.table(heads, rows, title=title, styles=styles)
-
-
-def _runs(document: JointDocument) -> Table:
-    rows = [
-        (
-            *(r.run_id, r.device.name, f"{r.counts.proposed}", f"{r.counts.considered}", f"{r.counts.measured}"),
-            *(wording.amounts(r.budget.spent, r.budget.limit), r.status),
-        )
-        for r in document.runs
-    ]
-    return display.table(("run", "target", "proposed", "considered", "measured", "spent", "status"), rows)
-
-
-@contextmanager
-def _shown(
-    console: Console, tallies: Mapping[str, Tally], *, quiet: bool, plain: bool
-) -> Generator[Callable[[Event], None]]:
-    """Show the runs while they go: a row each on a terminal, a line per measurement elsewhere."""
-    live = drawable(console, plain=plain)
-
-    def see(event: Event) -> None:
-        tally = tallies[event.run]
-        line = tally.see(event)
-        if line and not live and not quiet:
-            console.print(f"{_target(tally)}: {line}", soft_wrap=True)
-
-    if quiet or not live:
-        yield see
-        return
-    with redrawn(console, lambda: overview(tallies)):
-        yield see
-
-
-def overview(tallies: Mapping[str, Tally]) -> Table:
-    """Return the live view: where each target stands."""
-    rows: list[tuple[str, ...]] = []
-    for tally in tallies.values():
-        share = tally.share()
-        room = round(share * _CURVE)
-        curve = sparkline(tally.curve, room, share) + "·" * (_CURVE - room)
-        rows.append((_target(tally), wording.speedup(tally.best), curve, tally.meter(), tally.doing()))
-    return display.table(("target", "best [95 %]", "best so far", "measured", "now"), rows, expand=True)
-
-
-def _target(tally: Tally) -> str:
-    return tally.title.partition(" on ")[2].partition(" · ")[0] or tally.run or "starting"
 
 
 def check(target: str | None) -> None:

@@ -27,13 +27,7 @@ Events = Annotated[
         "stdout, with the result as the last line.",
     ),
 ]
-Several = Parameter(negative="", show_default=False)
-RunName = Annotated[
-    str,
-    Parameter(
-        help="The run's id or a unique beginning of it, or that of a search for several targets; see `forewarp runs`."
-    ),
-]
+RunName = Annotated[str, Parameter(help="The run's id or a unique beginning of it; see `forewarp runs`.")]
 POLICY, MODEL = Parameter(group="Policy"), "Whole models"
 
 
@@ -59,13 +53,11 @@ def optimize(
     events: Events = None,
     dry_run: Annotated[Switch, Parameter(help="Say what the run will probably take, and do nothing.")] = False,
     target: Annotated[
-        tuple[str, ...],
-        Several,
+        str,
         Parameter(
-            help="Card to search for, such as h200; several, as in h200,a100, are searched together, each with the "
-            "whole budget, for a winner on each and the best compromise. h200@ssh:HOST is a card of another machine."
+            show_default=False, help="Card that the device has to be, such as h200; of a pool, the one to look up."
         ),
-    ] = (),
+    ] = "",
     top: Annotated[
         int | None,
         Parameter(
@@ -85,9 +77,7 @@ def optimize(
 ) -> int:
     """Find a faster kernel for a task, or for each of a model's slowest parts, on as few measurements as possible."""
     from forewarp.cli import running
-    from forewarp.tools.joint_search import estimate_joint, open_joint
     from forewarp.tools.search import estimate_search, open_search
-    from forewarp.tools.targets import places_of
 
     running.check(events)
     if top is not None:
@@ -99,13 +89,7 @@ def optimize(
         return optimize_model(whole, out, events, output)
     if call or compile_:
         raise UsageError("--call and --compile are about a whole model", hint="pass --top N with them")
-    places = places_of(request.place, target) if target else [request.place]
-    if len(places) > 1:
-        if dry_run:
-            return running.foresee_all(estimate_joint(request, target), output)
-        with open_joint(request, target) as joint:
-            return running.drive(joint, "optimize", out, output, events)
-    request = request.model_copy(update={"place": places[0]})
+    request = request.model_copy(update={"place": request.place.model_copy(update={"card": target})})
     if dry_run:
         return running.foresee(estimate_search(request), output)
     with open_search(request) as job:
@@ -118,23 +102,13 @@ def resume(
     *,
     out: Annotated[Path | None, Parameter(help="Folder for its files; ./forewarp-runs/RUN if left out.")] = None,
     events: Events = None,
-    target: Annotated[
-        tuple[str, ...],
-        Several,
-        Parameter(
-            help="Of a search for several targets: where each of them goes on, as in h200,a100 or h200@ssh:HOST, where "
-            "that changed."
-        ),
-    ] = (),
     dry_run: Annotated[Switch, Parameter(show=False)] = False,
     output: Output = PLAIN,
 ) -> int:
     """Go on with a run where it was, under the same budget."""
     from forewarp.cli import running
-    from forewarp.tools.joint_search import resume_joint
     from forewarp.tools.optimize_model import is_model_search
     from forewarp.tools.search import resume_search
-    from forewarp.tools.targets import is_group
 
     if dry_run:
         raise UsageError(
@@ -146,11 +120,6 @@ def resume(
         from forewarp.cli.models import resume_model
 
         return resume_model(request.run_id, events, output)
-    if is_group(request.run_id):
-        with resume_joint(request, target) as joint:
-            return running.drive(joint, "resume", out, output, events)
-    if target:
-        raise UsageError("--target is for searches for several targets", hint="a run goes on with the card it began on")
     with resume_search(request) as job:
         return running.drive(job, "resume", out, output, events)
 
@@ -168,15 +137,9 @@ def show(
     from forewarp.report import artifacts
     from forewarp.report.documents import SearchDocument
     from forewarp.tools import session
-    from forewarp.tools.joint_report import joint_report
     from forewarp.tools.run_report import RunRecord, report, standing
-    from forewarp.tools.targets import is_group
 
     with session.existing_archive(Place(archive=archive and str(archive)), run) as opened:
-        if is_group(run):
-            whole = artifacts.joint_document(joint_report(opened, run), "show")
-            running.show_all(artifacts.write_joint(whole, opened, out) if out is not None else whole, output)
-            return exits.OK
         status, reason = standing(opened.run(run))
         told = report(opened, run).model_copy(update={"status": status, "reason": reason})
         document = SearchDocument(command="show", **dict(told))
@@ -188,11 +151,7 @@ def show(
 
 def report(
     run: Annotated[
-        str | None,
-        Parameter(
-            help="The run's id or a unique beginning of it, or that of a search for several targets; the latest run if "
-            "left out."
-        ),
+        str | None, Parameter(help="The run's id or a unique beginning of it; the latest run if left out.")
     ] = None,
     /,
     *,
@@ -206,7 +165,6 @@ def report(
     """Write a run as one HTML page, also while it runs or after it was killed."""
     from forewarp.report.artifacts import write_page
     from forewarp.report.documents import Artifact, ReportDocument
-    from forewarp.tools.run_report import SearchResult
 
     written = write_page(Place(archive=archive and str(archive)), run, out)
     found, path = written.result, written.path
@@ -214,7 +172,7 @@ def report(
         command="report",
         status=found.status,
         reason=found.reason,
-        run_id=found.run_id if isinstance(found, SearchResult) else None,
+        run_id=found.run_id,
         summary=found.summary,
         path=str(path),
         bytes=path.stat().st_size,
@@ -296,7 +254,6 @@ def runs(
                     created=row.created,
                     finished=row.finished,
                     best=winner(opened, row.id),
-                    group_id=row.settings.get("group") or None,
                 )
                 lines.append(line)
     summary = f"{wording.counted(len(lines), 'run')} in {where}."
@@ -320,7 +277,7 @@ def _row(line: RunLine) -> tuple[str, ...]:
 
     best = line.best
     return (
-        f"{line.run_id} ({line.group_id})" if line.group_id else line.run_id,
+        line.run_id,
         line.task,
         line.device.name,
         wording.speedup(best.speedup if best else None),

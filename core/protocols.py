@@ -40,14 +40,6 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetTrials:
-    """Trials of a task on another target than the one at hand."""
-
-    target: Target
-    trials: Sequence[Trial]
-
-
-@dataclass(frozen=True, slots=True)
 class Proposal:
     """A candidate with where it came from.
 
@@ -219,18 +211,6 @@ class ForecastMemory(Protocol):
 
     def recall(self, task: Task, target: Target, forecasts: Mapping[str, Forecast]) -> None:
         """Take over the latest forecasts of an earlier process, by the candidate's identity."""
-        ...
-
-
-@runtime_checkable
-class TransferForecaster(Protocol):
-    """A forecaster that also learns from trials of the same task on other targets."""
-
-    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, TargetTrials]) -> None:
-        """Take over trials on other targets, by target name; they replace those lent for this task and target before.
-
-        What was lent holds for forecasts of this task on `target`.
-        """
         ...
 
 

@@ -15,19 +15,17 @@ from forewarp.core.errors import UsageError
 from forewarp.core.files import write_whole
 from forewarp.core.languages import suffix_of
 from forewarp.core.untrusted_text import model_json, spreadsheet_cell
-from forewarp.report.documents import Artifact, JointDocument, OptimizeModelDocument, SearchDocument, failure
+from forewarp.report.documents import Artifact, OptimizeModelDocument, SearchDocument, failure
 from forewarp.tools import session
-from forewarp.tools.joint_report import JointResult, joint_report
 from forewarp.tools.parts import Interval, Place, shown
 from forewarp.tools.run_report import RunRecord, SearchResult, latest_run, report
-from forewarp.tools.targets import is_group
 
 if TYPE_CHECKING:
     from forewarp.tools.optimize_model import ModelSearch
     from forewarp.tools.run_report import CandidateLine
     from forewarp.tools.search import SearchJob
 
-Document = TypeVar("Document", SearchDocument, JointDocument, OptimizeModelDocument)
+Document = TypeVar("Document", SearchDocument, OptimizeModelDocument)
 
 COLUMNS = (
     *("kernel", "round", "language", "tunables", "proposer", "parent", "gate", "action", "reason"),
@@ -67,23 +65,6 @@ def write(document: SearchDocument, folder: Path, archive: Archive, record: RunR
         return _with_result(document, files)
 
 
-def write_joint(document: JointDocument, archive: Archive, folder: Path) -> JointDocument:
-    """Write the files of each run into a folder of its target, those of the whole beside them; raises `UsageError`."""
-    from forewarp.report.html import joint
-
-    with _writing(folder, document.group_id) as files:
-        pages: dict[str, str] = {}
-        for run in document.runs:
-            name = slug(run.device.name)
-            one = SearchDocument(command=document.command, **dict(run))
-            files.made += write(one, files.path / name, archive).artifacts
-            pages[run.device.name] = f"{name}/report.html"
-        if (best := document.compromise) is not None:
-            files.add("kernel", f"compromise{suffix_of(best.kernel.language)}", best.source)
-        files.add("report", "report.html", joint.page(document, pages))
-        return _with_result(document, files)
-
-
 def leave_model(search: ModelSearch, command: str, error: BaseException | None) -> OptimizeModelDocument:
     """Write the files of each line's run, and the result; return the document of a model's search that has ended."""
     document = OptimizeModelDocument(command=command, error=failure(error), **dict(search.result()))
@@ -109,38 +90,27 @@ def leave(
     return write(document, folder or Path("forewarp-runs") / job.run_id, job.archive, record), record
 
 
-def joint_document(result: JointResult, command: str, error: BaseException | None = None) -> JointDocument:
-    """Return what `--json` prints of a search for several targets."""
-    return JointDocument(command=command, error=failure(error), **dict(result))
-
-
 @dataclass(frozen=True, slots=True)
 class WrittenPage:
     """The page of a run: where it is, and what it shows."""
 
     path: Path
-    result: SearchResult | JointResult
+    result: SearchResult
 
 
 def write_page(place: Place, run: str | None, out: Path | None = None, *, folder: Path | None = None) -> WrittenPage:
-    """Write a run or a search for several targets as one HTML page, also while it runs; the latest run if not named.
+    """Write a run as one HTML page, also while it runs; the latest run if not named.
 
     `out` is a file that ends in .html, or a folder for report.html; left out, `forewarp-runs/RUN` below `folder`, which
     is the working folder where that is left out, too. Raises `UsageError` for an unknown run, and for a file that
     cannot be written.
     """
-    from forewarp.report.html import joint
     from forewarp.report.html import run as html
 
     with session.existing_archive(place, run or "") as archive:
-        found: SearchResult | JointResult
-        if run is not None and is_group(run):
-            found = joint_report(archive, run)
-            name, text = found.group_id, joint.page(found, {})
-        else:
-            found = report(archive, run if run is not None else latest_run(archive))
-            name, text = found.run_id, html.page(found, RunRecord.read(archive, found.run_id))
-    path = (out or (folder or Path.cwd()) / "forewarp-runs" / name).expanduser().absolute()
+        found = report(archive, run if run is not None else latest_run(archive))
+        text = html.page(found, RunRecord.read(archive, found.run_id))
+    path = (out or (folder or Path.cwd()) / "forewarp-runs" / found.run_id).expanduser().absolute()
     path = path if path.suffix in (".html", ".htm") else path / "report.html"
     try:
         write_whole(path, text)
@@ -149,11 +119,6 @@ def write_page(place: Place, run: str | None, out: Path | None = None, *, folder
             f"{path} cannot be written: {e.strerror}", hint="pass --out FILE.html in a folder that you may write to"
         ) from None
     return WrittenPage(path, found)
-
-
-def slug(device: str) -> str:
-    """Return a device's name as that of a folder."""
-    return "-".join("".join(c if c.isalnum() else " " for c in device.lower()).split())
 
 
 @contextmanager

@@ -27,7 +27,6 @@ from forewarp.tools.forecast_kernel import ForecastResult
 from forewarp.tools.gate_check import GateResult
 from forewarp.tools.gate_lock import LockResult
 from forewarp.tools.inspect_kernel import InspectResult
-from forewarp.tools.joint_report import JointResult
 from forewarp.tools.measure_kernel import MeasureManyResult
 from forewarp.tools.measured import MeasureResult
 from forewarp.tools.optimize_model import OptimizeModelResult
@@ -126,16 +125,6 @@ class GateDocument(GateResult, Envelope, title="forewarp gate check --json"):
     """Document of `gate check`; `status` is passed, worse, open or interrupted."""
 
 
-class JointDocument(JointResult, Envelope, title="forewarp optimize --target A,B --json"):
-    """Document of `optimize --target` with several targets, and of `resume` and `show` of such a search."""
-
-
-class JointEstimateDocument(Envelope, title="forewarp optimize --target A,B --dry-run --json"):
-    """Document of `optimize --target --dry-run` with several targets; `status` is estimated."""
-
-    runs: list[Estimate] = Field(description="One per target.")
-
-
 class ValidateDocument(ValidateResult, Envelope, title="forewarp validate --json"):
     """Document of `validate`; `status` is the verdict: sound, random or degenerate."""
 
@@ -166,7 +155,6 @@ class RunLine(BaseModel):
     created: str
     finished: str
     best: Winner | None = Field(default=None, description="The winner so far; null while nothing worked.")
-    group_id: str | None = Field(default=None, description="The search for several targets that it belongs to, if any.")
 
 
 class RunsDocument(Envelope, title="forewarp runs --json"):
@@ -276,10 +264,8 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "apply": ApplyDocument,
     "forecast": ForecastDocument,
     "optimize": SearchDocument,
-    "optimize_targets": JointDocument,
     "optimize_model": OptimizeModelDocument,
     "estimate": EstimateDocument,
-    "estimate_targets": JointEstimateDocument,
     "gate_lock": GateLockDocument,
     "gate_check": GateDocument,
     "evaluate": EvaluateDocument,

@@ -12,21 +12,20 @@ from forewarp.core.protocols import Trial
 from forewarp.core.values import Candidate
 
 
-def searching(budget: Budget, spend: Spend, *, each_s: float, confirm: bool, visitors: int = 0) -> Budget:
-    """Return the part of the budget that is not kept back for the confirmation and for other targets' winners.
+def searching(budget: Budget, spend: Spend, *, each_s: float, confirm: bool) -> Budget:
+    """Return the part of the budget that is not kept back for the confirmation.
 
-    `each_s` is what measuring one of them takes of the device. It takes no more wall time than a measurement has taken
+    `each_s` is what that takes of the device. It takes no more wall time than a measurement has taken
     so far, with all that belongs to it. A budget of one measurement has nothing to keep back: its only candidate is not
     confirmed.
     """
-    kept = confirm + visitors
     each_wall_s = min(each_s, spend.wall_s / max(1, spend.measurements))
     most = budget.measurements
     return replace(
         budget,
-        measurements=None if most is None else max(min(1, most), most - kept),
-        device_s=None if budget.device_s is None else budget.device_s - kept * each_s,
-        wall_s=None if budget.wall_s is None else budget.wall_s - kept * each_wall_s,
+        measurements=None if most is None else max(min(1, most), most - confirm),
+        device_s=None if budget.device_s is None else budget.device_s - confirm * each_s,
+        wall_s=None if budget.wall_s is None else budget.wall_s - confirm * each_wall_s,
     )
 
 

@@ -16,8 +16,7 @@ from forewarp.core.protocols import Executor, Forecaster, Proposer
 from forewarp.core.values import Task
 from forewarp.search import finals, lease, rounds
 from forewarp.search.events import Event, RunFinished, RunResumed, RunStarted
-from forewarp.search.islands import Island, Stopped
-from forewarp.search.run import BudgetSpent, SearchRun
+from forewarp.search.run import BudgetSpent, SearchRun, Stopped
 from forewarp.search.settings import SearchSettings, stored
 from forewarp.search.summary import RunSummary, best_of, summarise
 
@@ -34,15 +33,12 @@ class Search:
         forecaster: Forecaster | None,
         *,
         resumed: bool,
-        island: Island | None,
     ) -> None:
         """Create a search of a run; call `start` or `resume` instead."""
         self.run_id = row.id
-        self._run = SearchRun(archive, row, executor, proposer, forecaster, island)
+        self._run = SearchRun(archive, row, executor, proposer, forecaster)
         self.settings = self._run.settings
         self._resumed, self._begun = resumed, False
-        if island is not None:
-            island.enter(row.id, self._run.stop)
 
     @classmethod
     def start(
@@ -53,12 +49,8 @@ class Search:
         proposer: Proposer,
         forecaster: Forecaster | None = None,
         settings: SearchSettings | None = None,
-        island: Island | None = None,
     ) -> Self:
-        """Register a new run; nothing happens before `events()` is read. Raises `UsageError` for bad settings.
-
-        `island` ties it to the runs of other targets; each of them is then read in a thread of its own.
-        """
+        """Register a new run; nothing happens before `events()` is read. Raises `UsageError` for bad settings."""
         settings = settings or SearchSettings()
         settings.check()
         settings = replace(
@@ -68,7 +60,7 @@ class Search:
         )
         environment = {"python": platform.python_version(), "platform": platform.platform()}
         run = archive.create_run(task, executor.target, serde.to_data(settings), environment, lease.owner())
-        return cls(archive, archive.run(run), executor, proposer, forecaster, resumed=False, island=island)
+        return cls(archive, archive.run(run), executor, proposer, forecaster, resumed=False)
 
     @classmethod
     def resume(
@@ -78,7 +70,6 @@ class Search:
         executor: Executor,
         proposer: Proposer,
         forecaster: Forecaster | None = None,
-        island: Island | None = None,
     ) -> Self:
         """Take up a run that was interrupted, failed or killed; `archive.run(run_id)` tells its task and settings.
 
@@ -100,7 +91,7 @@ class Search:
                 f"run {run.id} began with {'forecaster ' + began_with if began_with else 'no forecaster'}",
                 hint="resume it with the same",
             )
-        return cls(archive, run, executor, proposer, forecaster, resumed=True, island=island)
+        return cls(archive, run, executor, proposer, forecaster, resumed=True)
 
     def events(self) -> Iterator[Event]:
         """Do the work and yield what happens; the last event is `RunFinished`. Closing the iterator interrupts the run.
@@ -111,13 +102,8 @@ class Search:
         if self._begun:
             raise UsageError(f"this search of run {self.run_id} was begun before", hint="use Search.resume")
         self._begun = True
-        try:
-            with lease.hold(self._run.archive, self.run_id):
-                yield from self._ended()
-        finally:
-            # Also where another process works on this run: the islands of this one must not wait for it.
-            if self._run.island is not None:
-                self._run.island.leave()
+        with lease.hold(self._run.archive, self.run_id):
+            yield from self._ended()
 
     def run(self) -> RunSummary:
         """Do all the work without looking at the events, and return the summary."""
@@ -156,8 +142,6 @@ class Search:
         yield from run.begin(self._first_event())
         try:
             reason = yield from rounds.until_spent(run)
-            if run.island is not None:
-                yield from finals.receive(run, run.island.visitors())
             yield from finals.confirm(run)
         except Stopped:
             yield self._end("interrupted", "stopped on request")

@@ -16,8 +16,7 @@ from forewarp.gpu_runner.pipeline import compile_threads, twice
 from forewarp.search import policy
 from forewarp.search.events import Accepted, Alarmed, Event, Measured, Measuring, Rejected
 from forewarp.search.gate import Gate, Gated
-from forewarp.search.islands import Stopped
-from forewarp.search.run import BudgetSpent, SearchRun
+from forewarp.search.run import BudgetSpent, SearchRun, Stopped
 
 
 @dataclass(frozen=True, slots=True)

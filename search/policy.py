@@ -96,11 +96,6 @@ def is_discard(decision: Decision) -> bool:
     return bool(decision.numbers.get("discard"))
 
 
-def is_visit(decision: Decision) -> bool:
-    """Return whether the candidate is measured because it won on another target, regardless of forecasts."""
-    return bool(decision.numbers.get("visit"))
-
-
 def is_known(decision: Decision | None) -> bool:
     """Return whether forecasts have decided on the candidate before."""
     return decision is not None and bool(decision.numbers.get("known"))
@@ -109,10 +104,9 @@ def is_known(decision: Decision | None) -> bool:
 def may_stop_early(decision: Decision) -> bool:
     """Return whether it is enough to learn that a candidate does not beat the best.
 
-    What is measured to explore, or after an alarm, is measured in full, because forecasts are to learn from it; what
-    won on another target is, too, because it is to be compared over all of them.
+    What is measured to explore, or after an alarm, is measured in full, because forecasts are to learn from it.
     """
-    return not any(decision.numbers.get(why) for why in ("explore", "drift", "visit"))
+    return not any(decision.numbers.get(why) for why in ("explore", "drift"))
 
 
 def _everything(options: Sequence[Option], room: int, why: str, facts: Mapping[str, float]) -> dict[int, Decision]:

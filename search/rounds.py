@@ -13,14 +13,13 @@ from dataclasses import replace
 
 from forewarp.archive.rows import CandidateRow
 from forewarp.core.errors import ForewarpError
-from forewarp.core.protocols import Forecaster, ForecastMemory, Proposal, Subject, TransferForecaster
+from forewarp.core.protocols import Forecaster, ForecastMemory, Subject
 from forewarp.core.values import Cost, Decision, Forecast
 from forewarp.search import budget as budgets
 from forewarp.search import policy
 from forewarp.search.events import Decided, Escalated, Event, Forecasted, Proposed, Unanswered
-from forewarp.search.islands import Stopped
 from forewarp.search.measuring import measure, ready_gate, record_gated
-from forewarp.search.run import BudgetSpent, SearchRun
+from forewarp.search.run import BudgetSpent, SearchRun, Stopped
 from forewarp.search.state import RunState, pending
 from forewarp.surrogate.cascade import DEAR, CascadeForecaster
 
@@ -60,16 +59,8 @@ def _propose(run: SearchRun, number: int) -> Generator[Event]:
     s, known = run.settings, run.state.known
     if s.learn_across_runs:
         known = replace(known, trials=run.trials())
-    migrants = run.island.migrants(number, known.seen, s.proposals_per_round // 2) if run.island else []
-    if run.island is not None:
-        run.check_may_begin()  # it may have waited long for the others
-    held, room = {m.candidate.sha256 for m in migrants}, s.proposals_per_round - len(migrants)
+    room = s.proposals_per_round
     made = run.proposer.propose(run.task, run.target, known, room, random.Random(f"{s.seed}:{number}"))[:room]
-    yield from enter(run, number, [*migrants, *(p for p in made if p.candidate.sha256 not in held)])
-
-
-def enter(run: SearchRun, number: int, made: Sequence[Proposal]) -> Generator[Event]:
-    """Begin a round with these proposals."""
     with run.step() as happened:
         added = run.archive.add_proposals(run.id, number, made)
         happened += [
@@ -102,8 +93,6 @@ def forecast(run: SearchRun, rows: Sequence[CandidateRow]) -> Generator[Event]:
     number = run.round
     subjects = [Subject(r.candidate, r.build) for r in rows if r.build is not None]
     failed_before = _failed(run.forecaster)
-    if run.island is not None and isinstance(run.forecaster, TransferForecaster):
-        run.forecaster.lend(run.task, run.target, run.island.elsewhere(number))
     made = run.forecaster.forecast(run.task, run.target, subjects, run.trials())
     if len(made) != len(rows):
         raise ForewarpError(f"forecaster {run.forecaster.name} gave {len(made)} forecasts for {len(rows)} subjects")

@@ -20,9 +20,12 @@ from forewarp.search import budget as budgets
 from forewarp.search import events
 from forewarp.search.events import BudgetWarning, Event
 from forewarp.search.gate import Gate
-from forewarp.search.islands import Island, Stopped
 from forewarp.search.settings import stored
 from forewarp.search.state import RunState
+
+
+class Stopped(Exception):
+    """`Search.stop()` was called."""
 
 
 class BudgetSpent(Exception):
@@ -42,8 +45,7 @@ class BudgetSpent(Exception):
 class SearchRun:
     """One run, for the functions of `rounds`, `measuring` and `finals`.
 
-    `visits_kept` is how many measurements are kept back for other targets' winners; `confirms` says whether the best
-    candidate is measured again; `builds` are by proposal.
+    `confirms` says whether the best candidate is measured again; `builds` are by proposal.
     """
 
     def __init__(
@@ -53,17 +55,15 @@ class SearchRun:
         executor: Executor,
         proposer: Proposer,
         forecaster: Forecaster | None,
-        island: Island | None,
     ) -> None:
         self.archive, self.executor, self.proposer, self.forecaster = archive, executor, proposer, forecaster
         self.id, self.task, self.target = row.id, row.task, row.target
-        self.settings, self.island = stored(row.settings), island
+        self.settings = stored(row.settings)
         self.stop = threading.Event()
         self.state = RunState(forecasting=forecaster is not None)
         self.builds: dict[int, Build] = {}
         self.gate: Gate | None = None
         self.signatures: tuple[Signature, ...] = ()
-        self.visits_kept = self.settings.visitors
         # A recorded measurement would only be looked up again, which confirms nothing.
         self.confirms = self.settings.confirm and executor.candidates(row.task) is None
         self._ticked = time.monotonic()
@@ -130,14 +130,14 @@ class SearchRun:
         """Return the budget that may be spent on searching.
 
         Where all of that is measured and nothing worked, there is nothing to confirm: what was kept back for it is
-        searched with as well. A run that is tied to others keeps it, since what won there may still work here.
+        searched with as well.
         """
         best, done = self.state.best, len(self.state.trials)
         # Other measurements may have ended early: only the best one is sure to have been measured in full.
         each_s = best.measurement.device_s if best and best.measurement else 0.0
-        without = partial(budgets.searching, self.settings.budget, spend, each_s=each_s, visitors=self.visits_kept)
+        without = partial(budgets.searching, self.settings.budget, spend, each_s=each_s)
         kept = without(confirm=self.confirms)
-        if self.island is None and best is None and done >= (kept.measurements or 0):
+        if best is None and done >= (kept.measurements or 0):
             return without(confirm=False)
         return kept
 

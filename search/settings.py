@@ -38,11 +38,8 @@ class SearchSettings:
         confirm: Keep one measurement back and spend it on measuring the best candidate again at the end.
         holdout: Try a confirmed winner on shapes near the given ones, too.
         compile_threads: How many candidates compile at once.
-        group: Name of the group of runs that search for several targets together (`search.islands`); "" is none.
         plans: How many short plans a model that writes is asked for per program, for a forecaster to choose from; 0 is
             none.
-        place: How the caller names where a run of a group measures, such as h200@ssh:HOST.
-        visitors: Measurements kept back for the best kernels of the group's other targets.
         proposer: How the caller names what it passed as proposer; filled with its name where left empty.
         forecaster: The same for the forecaster; "" when there is none.
     """
@@ -64,10 +61,7 @@ class SearchSettings:
     confirm: bool = True
     holdout: bool = True
     compile_threads: int = field(default_factory=lambda: min(16, os.cpu_count() or 1))
-    group: str = ""
     plans: int = 0
-    place: str = ""
-    visitors: int = 0
     proposer: str = ""
     forecaster: str = ""
 

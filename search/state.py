@@ -93,7 +93,7 @@ class RunState:
             self._passed = max(self._passed, row.decided_round)
             if row.decided_round == self.round:
                 self._chosen[number] = decision.numbers.get("order", 0.0)
-            if not (policy.is_audit(decision) or policy.is_visit(decision)):
+            if not policy.is_audit(decision):
                 self._picked = max(self._picked, row.decided_round)
         if _leads(row, self.best):
             self.best = row

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forewarp.core import bins, serde
-from forewarp.core.protocols import Forecaster, ForecastMemory, Subject, TargetTrials, TransferForecaster, Trial
+from forewarp.core.protocols import Forecaster, ForecastMemory, Subject, Trial
 from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
 from forewarp.surrogate.drift import Drift
 
@@ -204,11 +204,6 @@ class Recalibrated:
                 outcomes.open.setdefault(kernel, (made.uncorrected, made))
         if isinstance(self._forecaster, ForecastMemory):
             self._forecaster.recall(task, target, forecasts)
-
-    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, TargetTrials]) -> None:
-        """Pass on trials of other targets; outcomes are compared with forecasts on their own target only."""
-        if isinstance(self._forecaster, TransferForecaster):
-            self._forecaster.lend(task, target, elsewhere)
 
     def outcomes(self, task: Task, target: Target) -> TaskOutcomes:
         """Return the outcomes of this task on this target so far, with the calibration that they make."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from forewarp.core.errors import ModelError
-from forewarp.core.protocols import Forecaster, ForecastMemory, Subject, TargetTrials, TransferForecaster, Trial
+from forewarp.core.protocols import Forecaster, ForecastMemory, Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.surrogate import compare, pooling
 from forewarp.surrogate.pooling import Weights
@@ -114,12 +114,6 @@ class CascadeForecaster:
             for answer in forecast.tiers[1:]:
                 if answer.forecaster == self._dear.name:
                     self._kept.setdefault((task.sha256, target.name, sha256), _free(answer))
-
-    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, TargetTrials]) -> None:
-        """Pass on trials of other targets to the tiers that take them."""
-        for tier in (self._cheap, self._dear):
-            if isinstance(tier, TransferForecaster):
-                tier.lend(task, target, elsewhere)
 
     def _answer(
         self, task: Task, target: Target, asked: Mapping[str, Subject], history: Sequence[Trial]

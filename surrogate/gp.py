@@ -1,13 +1,10 @@
 """A Gaussian process over candidates of several programs, fitted by maximum a posteriori.
 
-    k = (level + offset·[same program] + amplitude · Matérn5/2(x, x′) · (1 if same program else share))
-        · (1 if same target else across)
+    k = level + offset·[same program] + amplitude · Matérn5/2(x, x′) · (1 if same program else share)
 
 `level` is the prior variance of a task's overall level, `offset` lets each program have a level of its own, `share`
 says how much of the landscape over tunables and facts programs have in common (partial pooling). Measurement noise
-enters per trial from its interval; a white term takes up what the features do not explain. Where trials are of several
-targets, `across` is the correlation between any two of them: the intrinsic model of coregionalisation with one number
-(Bonilla, Chai and Williams, "Multi-task Gaussian Process Prediction", 2008).
+enters per trial from its interval; a white term takes up what the features do not explain.
 
 Maximum likelihood over-fits a dozen trials, so every hyperparameter has a log-normal prior. That of the length scales
 grows with the square root of the number of columns (Hvarfner et al., "Vanilla Bayesian Optimization Performs Great in
@@ -37,7 +34,6 @@ lapack: Any = _lapack
 
 _SHARE = 0.3
 _WHITE = 0.06**2
-_ACROSS, _ACROSS_SIGMA = 0.7, 0.5
 _LENGTH, _LENGTH_SIGMA = 1.5, 0.8
 _MAX_FIT = 120
 _BOUND_SDS = 4.0
@@ -47,9 +43,8 @@ _BOUND_SDS = 4.0
 class Covariance:
     """The covariance k of the module's docstring.
 
-    The last two columns of rows are numbers of target and program, the others features. `white` is the variance of what
-    the features do not explain; it is no part of the covariance between rows. `across` is None where there is one
-    target only.
+    The last column of rows is the number of the program, the others are features. `white` is the variance of what the
+    features do not explain; it is no part of the covariance between rows.
     """
 
     amplitude: float
@@ -58,22 +53,16 @@ class Covariance:
     share: float
     level: float
     white: float
-    across: float | None = None
 
     @property
     def theta(self) -> Array:
-        """The log hyperparameters that are learned: amplitude, offset, share, white, across if any, lengths."""
-        across = () if self.across is None else (self.across,)
-        return np.log(np.array([self.amplitude, self.offset, self.share, self.white, *across, *self.lengths]))
+        """The log hyperparameters that are learned: amplitude, offset, share, white, lengths."""
+        return np.log(np.array([self.amplitude, self.offset, self.share, self.white, *self.lengths]))
 
     def at(self, theta: Array) -> Covariance:
         """Return the kernel with other log hyperparameters."""
-        amplitude, offset, share, white, *rest = np.exp(theta)
-        across = None if self.across is None else rest.pop(0)
-        lengths = np.array(rest)
-        return replace(
-            self, amplitude=amplitude, lengths=lengths, offset=offset, share=share, white=white, across=across
-        )
+        amplitude, offset, share, white, *lengths = np.exp(theta)
+        return replace(self, amplitude=amplitude, lengths=np.array(lengths), offset=offset, share=share, white=white)
 
     def between(self, rows: Array, others: Array) -> Array:
         """Return the covariances of rows (m, d + 1) and others (n, d + 1)."""
@@ -83,15 +72,10 @@ class Covariance:
         """Return the covariances (m, n)."""
         root = np.sqrt(5.0 * pairs.squares(self.lengths))
         landscape = self.amplitude * (1.0 + root + root**2 / 3.0) * np.exp(-root)
-        whole = self.level + self.offset * pairs.same + landscape * (pairs.same + self.share * pairs.differ)
-        return whole if self.across is None else whole * np.where(pairs.home, 1.0, self.across)
+        return self.level + self.offset * pairs.same + landscape * (pairs.same + self.share * pairs.differ)
 
     def slopes(self, pairs: Pairs, outer: Array) -> Array:
         """Return the gradient by the log hyperparameters of the sum of `outer` (m, n) times the covariances."""
-        by_across: tuple[float, ...] = ()
-        if self.across is not None:
-            by_across = (float((outer * self.covariance(pairs) * ~pairs.home).sum()),)
-            outer = outer * np.where(pairs.home, 1.0, self.across)
         root = np.sqrt(5.0 * pairs.squares(self.lengths))
         decay = self.amplitude * np.exp(-root)
         own, other = outer * pairs.same, outer * self.share * pairs.differ
@@ -104,7 +88,6 @@ class Covariance:
                 self.offset * own.sum(),
                 shared,
                 self.white * np.trace(outer),
-                *by_across,
                 *(by_square.ravel() @ pairs.apart / self.lengths**2),
             ]
         )
@@ -114,21 +97,19 @@ class Covariance:
 class Pairs:
     """Pairwise comparisons of m rows with n others, from which their covariances are computed.
 
-    `apart` (m·n, d) are squared differences of features, `same` (m, n) is 1 where programs are the same, else 0; `home`
-    (m, n) is true where targets are the same.
+    `apart` (m·n, d) are squared differences of features, `same` (m, n) is 1 where programs are the same, else 0.
     """
 
     apart: Array
     same: Array
     differ: Array
-    home: NDArray[np.bool_]
 
     @classmethod
     def of(cls, rows: Array, others: Array) -> Pairs:
         """Compare each row with each of the others."""
         same = (rows[:, None, -1] == others[None, :, -1]).astype(float)
-        apart = (rows[:, None, :-2] - others[None, :, :-2]) ** 2
-        return cls(apart.reshape(same.size, -1), same, 1.0 - same, rows[:, None, -2] == others[None, :, -2])
+        apart = (rows[:, None, :-1] - others[None, :, :-1]) ** 2
+        return cls(apart.reshape(same.size, -1), same, 1.0 - same)
 
     def squares(self, lengths: Array) -> Array:
         """Return the squared distances (m, n) in units of the lengths."""
@@ -165,15 +146,14 @@ class Posterior:
 def fit(
     rows: Array, y: Array, noise: Array, *, learn: bool, prior: Variances = BROAD, quick: bool = False
 ) -> Posterior:
-    """Condition on trials: features, target and program, log2 speed-ups less the prior mean, and noise variances.
+    """Condition on trials: features and program, log2 speed-ups less the prior mean, and noise variances.
 
-    Target 0 is the one that will be asked about; trials of others tell of it as far as targets agree.
     With `learn` the hyperparameters go to the mode of their posterior; otherwise they stay at their priors' medians.
     `quick` looks for the mode from the medians only, which is enough where the prior's variances are known.
     """
-    dimensions, across = rows.shape[1] - 2, _ACROSS if rows[:, -2].any() else None
+    dimensions = rows.shape[1] - 1
     lengths = np.full(dimensions, _LENGTH * math.sqrt(max(1, dimensions)))
-    kernel = Covariance(prior.choice, lengths, prior.program, _SHARE, prior.level, _WHITE, across)
+    kernel = Covariance(prior.choice, lengths, prior.program, _SHARE, prior.level, _WHITE)
     with _one_thread():
         if learn:
             chosen = np.linspace(0, len(y) - 1, min(len(y), _MAX_FIT)).astype(int)
@@ -196,8 +176,7 @@ def _controller() -> Any:
 
 def _prior_sds(kernel: Covariance) -> Array:
     """Return the standard deviations of the log hyperparameters, in the kernel's order."""
-    across = () if kernel.across is None else (_ACROSS_SIGMA,)
-    return np.array([1.5, 1.5, 0.7, 1.5, *across, *([_LENGTH_SIGMA] * len(kernel.lengths))])
+    return np.array([1.5, 1.5, 0.7, 1.5, *([_LENGTH_SIGMA] * len(kernel.lengths))])
 
 
 def _mode(kernel: Covariance, rows: Array, y: Array, noise: Array, *, quick: bool) -> Array:
@@ -205,10 +184,7 @@ def _mode(kernel: Covariance, rows: Array, y: Array, noise: Array, *, quick: boo
     pairs = Pairs.of(rows, rows)
     centre, sds = kernel.theta, _prior_sds(kernel)
     bounds = [(c - _BOUND_SDS * s, c + _BOUND_SDS * s) for c, s in zip(centre, sds, strict=True)]
-    for place in (
-        (2,) if kernel.across is None else (2, 4)
-    ):  # shares of one: no program and no target has more in common
-        bounds[place] = (bounds[place][0], 0.0)
+    bounds[2] = (bounds[2][0], 0.0)  # a share of one: no two programs have more in common
 
     def loss(theta: Array) -> tuple[float, Array]:
         value, slope = log_likelihood(kernel.at(theta), pairs, y, noise)

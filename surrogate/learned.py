@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forewarp.core import bins
-from forewarp.core.protocols import Subject, TargetTrials, Trial
+from forewarp.core.protocols import Subject, Trial
 from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
 from forewarp.inspection.features.features import Columns, features, has_features, program_of
 from forewarp.surrogate import pretrained
@@ -61,13 +61,9 @@ class _Residuals:
     y: Array
     noise: Array
 
-    def and_(self, other: _Residuals, chosen: NDArray[np.bool_]) -> _Residuals:
-        """Return these residuals followed by the chosen ones of the others."""
-        return _Residuals(
-            np.vstack([self.rows, other.rows[chosen]]),
-            np.concatenate([self.y, other.y[chosen]]),
-            np.concatenate([self.noise, other.noise[chosen]]),
-        )
+    def chosen(self, rows: NDArray[np.bool_]) -> _Residuals:
+        """Return the residuals of these trials only."""
+        return _Residuals(self.rows[rows], self.y[rows], self.noise[rows])
 
 
 class LearnedForecaster:
@@ -93,11 +89,6 @@ class LearnedForecaster:
         references: Mapping[str, ReferenceTime] | None = None,
     ) -> None:
         self._model, self._alone, self._references = model, alone, dict(references or {})
-        self._lent: dict[tuple[str, str], list[TargetTrials]] = {}
-
-    def lend(self, task: Task, target: Target, elsewhere: Mapping[str, TargetTrials]) -> None:
-        """Take over trials of other targets: they correct the prior as far as targets prove to agree."""
-        self._lent[task.sha256, target.name] = [elsewhere[name] for name in sorted(elsewhere)]
 
     def forecast(
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
@@ -115,7 +106,7 @@ class LearnedForecaster:
                 forecasts |= dict(zip(places, made, strict=True))
         cost = Cost(seconds=(time.perf_counter() - start) / len(subjects))
         # Without trees and trials it knows its prior alone, and has no say beside a forecaster that read the code.
-        trials = any(map(_timed, history)) or bool(self._borrowed(task, target, covered=False))
+        trials = any(map(_timed, history))
         return [
             replace(forecasts[i], cost=cost, informed=has_features(s) and (trials or self._covered(target, s)))
             for i, s in enumerate(subjects)
@@ -124,26 +115,17 @@ class LearnedForecaster:
     def _made(
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial], *, covered: bool
     ) -> list[Forecast]:
-        lent = self._borrowed(task, target, covered=covered)
         everyone = [*(t.subject for t in history), *subjects]
         prior = self._expected(task, target, everyone, history) if covered else _broad(len(everyone))
         rows = [features(task, target, s) for s in everyone]
-        rows += [features(task, there.target, t.subject) for there in lent for t in there.trials]
         table = Columns.over(rows).matrix(rows)
         if table.shape[1] == 0:  # nothing tells the subjects apart, but the process wants a column
             table = np.zeros((len(rows), 1))
-        programs = [*everyone, *(t.subject for there in lent for t in there.trials)]
-        homes = [0.0] * len(everyone) + [float(k) for k, there in enumerate(lent, 1) for _ in there.trials]
-        table = np.column_stack([table, homes, _numbers([program_of(s.candidate) for s in programs])])
-        more = self._beyond(task, lent, table[len(everyone) :], covered=covered)
-        table = table[: len(everyone)]
-        mean, sd, freedom, note = _speedups(table, prior, history, more)
+        table = np.column_stack([table, _numbers([program_of(s.candidate) for s in everyone])])
+        mean, sd, freedom, note = _speedups(table, prior, history)
         known, asked = table[: len(history)], table[len(history) :]
-        # Trials pin the common level down; without any, candidates are wrong about it together, and what other targets
-        # tell narrows that as it narrows the rest.
-        known_here = any(_timed(t) for t in history)
-        narrowed = np.minimum(1.0, sd / prior.sd[len(history) :])
-        shared = (0.0 if known_here else math.sqrt(prior.variances.level)) * narrowed
+        # Trials pin the common level down; without any, candidates are wrong about it together.
+        shared = 0.0 if any(map(_timed, history)) else math.sqrt(prior.variances.level)
         valid = _p_valid(known, asked, [t.measurement.trusted for t in history], prior.valid)
         return [
             Forecast(
@@ -153,34 +135,13 @@ class LearnedForecaster:
                 note,
                 mean_log2=float(m),
                 sd_log2=float(s) * _half_width(freedom) / Z80,
-                shared_sd_log2=float(common) * _half_width(freedom) / Z80,
+                shared_sd_log2=shared * _half_width(freedom) / Z80,
             )
-            for m, s, common, p in zip(mean, sd, shared, valid, strict=True)
+            for m, s, p in zip(mean, sd, valid, strict=True)
         ]
-
-    def _borrowed(self, task: Task, target: Target, *, covered: bool) -> list[TargetTrials]:
-        """Return the timed trials lent for a target: those that the trees cover, or, unless `covered`, the others."""
-        kept = [
-            TargetTrials(
-                there.target,
-                [t for t in there.trials if _timed(t) and self._covered(there.target, t.subject) == covered],
-            )
-            for there in self._lent.get((task.sha256, target.name), [])
-        ]
-        return [there for there in kept if there.trials]
 
     def _covered(self, target: Target, subject: Subject) -> bool:
         return not self._alone and pretrained.covered(target, subject)
-
-    def _beyond(self, task: Task, lent: Sequence[TargetTrials], table: Array, *, covered: bool) -> _Residuals:
-        """Return the residuals of trials on other targets: log2 S less the prior mean there."""
-        y: list[float] = []
-        for there in lent:
-            subjects = [t.subject for t in there.trials]
-            prior = self._expected(task, there.target, subjects, there.trials) if covered else _broad(len(subjects))
-            y += [math.log2(t.measurement.speedup or 1.0) - m for t, m in zip(there.trials, prior.mean, strict=True)]
-        noise = [noise_variance(t.measurement) for there in lent for t in there.trials]
-        return _Residuals(table, np.array(y), np.array(noise))
 
     def _expected(self, task: Task, target: Target, everyone: Sequence[Subject], history: Sequence[Trial]) -> _Prior:
         """Return the prior that the trees give."""
@@ -245,43 +206,39 @@ def _timed(trial: Trial) -> bool:
     return trial.measurement.trusted and (trial.measurement.speedup or 0) > 0
 
 
-def _speedups(
-    table: Array, prior: _Prior, history: Sequence[Trial], more: _Residuals
-) -> tuple[Array, Array, float, str]:
+def _speedups(table: Array, prior: _Prior, history: Sequence[Trial]) -> tuple[Array, Array, float, str]:
     """Return mean, spread and degrees of freedom of log2 S for the asked rows, and a note on their origin."""
     count = len(history)
     asked = table[count:]
     used = [i for i, t in enumerate(history) if _timed(t)]
     trees = f"trees fitted to {prior.origin}" if prior.origin else ""
-    if not used and not len(more.y):
+    if not used:
         note = "no trial of this task was measured yet"
         return prior.mean[count:], prior.sd[count:], prior.freedom, f"{trees}; {note}" if trees else f"prior: {note}"
     from forewarp.surrogate import gp  # scipy takes a while to import
 
     y = np.array([math.log2(history[i].measurement.speedup or 1.0) for i in used]) - prior.mean[used]
     own = _Residuals(table[:count][used], y, np.array([noise_variance(history[i].measurement) for i in used]))
-    both = more.and_(own, np.ones(len(used), dtype=bool))
-    learn = len(both.y) >= _MIN_LEARN
+    learn = len(used) >= _MIN_LEARN
     variances, quick = prior.variances, bool(prior.origin)
-    posterior = gp.fit(both.rows, both.y, both.noise, learn=learn, prior=variances, quick=quick)
+    posterior = gp.fit(own.rows, own.y, own.noise, learn=learn, prior=variances, quick=quick)
     mean, sd = posterior.predict(asked)
-    scale = _scale(_residuals(own, more, variances, quick=quick)) if len(used) >= _MIN_LEARN else 1.0
+    scale = _scale(_residuals(own, variances, quick=quick)) if learn else 1.0
     # The less the trials say of a subject, the more its spread is the one that the trees expect.
     doubt = np.clip(sd**2 / (variances.level + variances.program + variances.choice), _SURE, 1.0)
     sd = sd * scale * prior.spread[count:] ** doubt
     freedom = max(_MIN_FREEDOM, float(len(used)))
-    note = _note(own, more, scale)
+    note = _note(own, scale)
     return mean + prior.mean[count:], sd, freedom, f"{trees}, corrected by a {note}" if trees else note
 
 
-def _note(own: _Residuals, more: _Residuals, scale: float) -> str:
+def _note(own: _Residuals, scale: float) -> str:
     trials, programs = len(own.y), len(set(own.rows[:, -1]))
     counts = f"{trials} timed trial{'s' * (trials != 1)} of {programs} program{'s' * (programs != 1)}"
-    elsewhere = f" and {len(more.y)} on other targets" if len(more.y) else ""
-    return f"Gaussian process on {counts}{elsewhere}, spread × {scale:.2f}"
+    return f"Gaussian process on {counts}, spread × {scale:.2f}"
 
 
-def _residuals(own: _Residuals, more: _Residuals, prior: Variances, *, quick: bool) -> Array:
+def _residuals(own: _Residuals, prior: Variances, *, quick: bool) -> Array:
     """Return each trial's standardised residual when predicted from a fit that has not seen it.
 
     Every fold learns its hyperparameters anew: residuals under hyperparameters that saw all trials look too good.
@@ -292,7 +249,7 @@ def _residuals(own: _Residuals, more: _Residuals, prior: Variances, *, quick: bo
     residuals = np.empty(len(own.y))
     for fold in range(int(folds.max()) + 1):
         out = folds == fold
-        seen = more.and_(own, ~out)
+        seen = own.chosen(~out)
         mean, sd = gp.fit(seen.rows, seen.y, seen.noise, learn=True, prior=prior, quick=quick).predict(own.rows[out])
         residuals[out] = (own.y[out] - mean) / np.sqrt(sd**2 + own.noise[out])
     return residuals

@@ -392,8 +392,7 @@ class ResumeRequest(Part):
     """Request to take up a run. The model and the pool are taken from here; keys and paths are not in the archive."""
 
     run_id: str = Field(
-        description="The run's id or a unique beginning of it, that of a search for several targets, or the folder "
-        "of a model's search; see `forewarp runs`."
+        description="The run's id or a unique beginning of it, or the folder of a model's search; see `forewarp runs`."
     )
     place: Place = Place()
     model: str | list[str] | None = Field(

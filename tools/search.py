@@ -13,12 +13,10 @@ from forewarp.archive.rows import EventRow, RunRow
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Spend
 from forewarp.core.errors import UsageError
-from forewarp.core.languages import languages_on
 from forewarp.core.protocols import Executor, Forecaster, Proposer
 from forewarp.core.values import Candidate, Target, Task
 from forewarp.gpu_runner.formats.task import BUNDLED_POOL
 from forewarp.search.events import Event
-from forewarp.search.islands import Able, Island, Islands
 from forewarp.search.loop import Search
 from forewarp.search.settings import SearchSettings
 from forewarp.tools import session as sessions
@@ -177,11 +175,10 @@ class Ready:
     forecaster: Forecaster | None
     estimate: Estimate
 
-    def begin(self, islands: Islands | None = None) -> SearchJob:
-        """Register the run; `islands` ties it to the runs on other targets."""
+    def begin(self) -> SearchJob:
+        """Register the run."""
         archive, executor = self.session.archive, self.session.executor
-        island = island_of(self.session, islands)
-        search = Search.start(archive, self.task, executor, self.proposer, self.forecaster, self.settings, island)
+        search = Search.start(archive, self.task, executor, self.proposer, self.forecaster, self.settings)
         return SearchJob(archive, search, self.estimate)
 
 
@@ -195,21 +192,6 @@ def prepare(request: SearchRequest, own: Own = NOTHING) -> Prepared:
     if own.forecaster is None and request.forecaster in ("llm", "cascade") and models.forecaster is None:
         sessions.check_forecaster(request.forecaster, None)
     return Prepared(request, own, settings, models)
-
-
-def island_of(opened: Session, islands: Islands | None) -> Island | None:
-    """Return a session's island in a search for several targets; None in a search for one."""
-    return islands.open(opened.executor.target.name, _able(opened)) if islands is not None else None
-
-
-def _able(opened: Session) -> Able:
-    """Return a test for kernels that a target can take: recorded ones on replay, else those in its languages."""
-    recorded = opened.executor.candidates(opened.task)
-    if recorded is not None:
-        held = {c.sha256 for c in recorded}
-        return lambda candidate: candidate.sha256 in held
-    languages = languages_on(opened.executor.target.kind)
-    return lambda candidate: candidate.language in languages
 
 
 def forecasting(
@@ -339,19 +321,14 @@ class Models:
 
 
 @contextmanager
-def resume_search(request: ResumeRequest, own: Own = NOTHING, islands: Islands | None = None) -> Generator[SearchJob]:
-    """Take up a run that was interrupted, failed or killed; `islands` ties it to those of other targets.
+def resume_search(request: ResumeRequest, own: Own = NOTHING) -> Generator[SearchJob]:
+    """Take up a run that was interrupted, failed or killed.
 
     Raises `UsageError` also where it was given a proposer or a forecaster that is not given again.
     """
     with sessions.existing_archive(request.place, request.run_id) as archive:
         row = archive.run(request.run_id)
     settings: Mapping[str, Any] = row.settings
-    if settings.get("group") and islands is None:
-        raise UsageError(
-            f"run {row.id} belongs to {settings['group']}, a search for several targets",
-            hint=f"take them up together: forewarp resume {settings['group']}, or forewarp.resume_together() in Python",
-        )
     proposes, forecasts = str(settings.get("proposer", "")), str(settings.get("forecaster") or "none")
     _check_own(row.id, "proposer", proposes, own.proposer)
     _check_own(row.id, "forecaster", forecasts, own.forecaster)
@@ -367,8 +344,7 @@ def resume_search(request: ResumeRequest, own: Own = NOTHING, islands: Islands |
         proposer = own.proposer or make_proposer(
             opened.executor, row.task, models.writers, archive=earlier, resumed=row, planner=planner
         )
-        island = island_of(opened, islands)
-        search = Search.resume(opened.archive, row.id, opened.executor, proposer, forecaster, island)
+        search = Search.resume(opened.archive, row.id, opened.executor, proposer, forecaster)
         yield SearchJob(opened.archive, search)
 
 

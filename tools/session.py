@@ -339,7 +339,7 @@ def _check_card(place: Place, target: Target) -> None:
         where = "this machine" if place.executor == "local" else place.executor
         raise DeviceError(
             f"{where} measures on {target.name}, which is no {place.card}",
-            hint="`forewarp doctor` says what is there; TARGET@EXECUTOR names another machine, such as a100@ssh:HOST",
+            hint="`forewarp doctor` says what is there; --executor ssh:HOST measures on another machine",
         )
 
 

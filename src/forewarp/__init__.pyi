@@ -5,15 +5,11 @@ from forewarp.api.arguments import AnyTask as AnyTask
 from forewarp.api.arguments import Options as Options
 from forewarp.api.arguments import Where as Where
 from forewarp.api.arguments import define_task as define_task
-from forewarp.api.run import JointRun as JointRun
 from forewarp.api.run import Run as Run
 from forewarp.api.searches import estimate as estimate
 from forewarp.api.searches import load as load
-from forewarp.api.searches import load_together as load_together
 from forewarp.api.searches import optimize as optimize
-from forewarp.api.searches import optimize_together as optimize_together
 from forewarp.api.searches import resume as resume
-from forewarp.api.searches import resume_together as resume_together
 from forewarp.api.verbs import forecast as forecast
 from forewarp.api.verbs import inspect as inspect
 from forewarp.api.verbs import measure as measure

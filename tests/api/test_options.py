@@ -15,7 +15,7 @@ from forewarp.archive.store import Archive, default_path
 from forewarp.tools.parts import Place
 from forewarp.tools.search import SearchRequest
 
-SEARCHES: list[Callable[..., Any]] = [forewarp.optimize, forewarp.estimate, forewarp.optimize_together]
+SEARCHES: list[Callable[..., Any]] = [forewarp.optimize, forewarp.estimate]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,6 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(name: str, value: An
     asked: list[Callable[[], object]] = [
         lambda: forewarp.optimize(synthetic.task(), **given),
         lambda: forewarp.estimate(synthetic.task(), **given),
-        lambda: forewarp.optimize_together(synthetic.task(), "a,b", **given),
     ]
     if name in forewarp.Where.__annotations__:
         asked += [
@@ -97,7 +96,6 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(name: str, value: An
             lambda: forewarp.forecast(synthetic.task(), synthetic.SOURCE, **given),
             lambda: forewarp.validate(synthetic.task(), **given),
             lambda: forewarp.resume("20260101-abc", **given),
-            lambda: forewarp.resume_together("g-abc", **given),
         ]
     for ask in asked:
         with pytest.raises(forewarp.UsageError) as told:
@@ -113,21 +111,16 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(name: str, value: An
         (forewarp.optimize, "budgt", "did you mean 'budget'?"),
         (forewarp.optimize, "nonsense", "help(forewarp.optimize) lists them"),
         (forewarp.estimate, "sed", "did you mean 'seed'?"),
-        (forewarp.optimize_together, "target", "did you mean 'targets'?"),
-        (forewarp.optimize_together, "proposer", "help(forewarp.optimize_together) lists them"),
         (forewarp.measure, "tunable", "did you mean 'tunables'?"),
         (forewarp.measure_all, "againt", "did you mean 'against'?"),
         (forewarp.forecast, "executr", "did you mean 'executor'?"),
         (forewarp.validate, "devices", "did you mean 'device'?"),
         (forewarp.resume, "on_events", "did you mean 'on_event'?"),
-        (forewarp.resume_together, "proposer", "help(forewarp.resume_together) lists them"),
     ],
 )
 def test_arguments_that_a_verb_does_not_take_are_refused(verb: Callable[..., Any], given: str, meant: str) -> None:
     first: tuple[Any, ...] = {
         "resume": ("20260101-abc",),
-        "resume_together": ("g-abc",),
-        "optimize_together": (synthetic.task(), "a,b"),
         "measure": (synthetic.task(), synthetic.SOURCE),
         "measure_all": (synthetic.task(), [synthetic.SOURCE]),
     }.get(verb.__name__, (synthetic.task(),))
@@ -144,11 +137,6 @@ def test_every_part_of_a_request_can_be_said() -> None:
 
 
 def test_the_verbs_that_search_take_the_same_arguments() -> None:
-    optimize, estimate, together = (inspect.signature(verb).parameters for verb in SEARCHES)
+    optimize, estimate = (inspect.signature(verb).parameters for verb in SEARCHES)
     assert set(optimize) - set(estimate) == {"on_event", "progress"}
-    # No view, and neither a proposer nor a forecaster of one's own, which several threads would ask at once.
-    assert set(optimize) - set(together) == {"proposer", "progress"}
-    assert set(together) - set(optimize) == {"targets"}
-    for other in (estimate, together):
-        assert all(other[n] == p for n, p in optimize.items() if n in other and (other, n) != (together, "forecaster"))
-    assert together["forecaster"].default == optimize["forecaster"].default
+    assert all(estimate[n] == p for n, p in optimize.items() if n in estimate)

@@ -23,13 +23,13 @@ from forewarp.search.settings import SearchSettings
 
 def test_what_is_kept_back_is_what_the_end_will_take() -> None:
     budget, spend = Budget(10, device_s=20.0, dollars=1.0, wall_s=60.0), Spend(4, device_s=8.0, wall_s=2.0)
-    kept = searching(budget, spend, each_s=1.5, confirm=True, visitors=2)
+    kept = searching(budget, spend, each_s=1.5, confirm=True)
     # Four measurements took half a second of wall time each: there are several devices.
-    assert kept == Budget(7, device_s=15.5, dollars=1.0, wall_s=58.5)
-    assert searching(Budget(), spend, each_s=1.5, confirm=True, visitors=2) == Budget()
+    assert kept == Budget(9, device_s=18.5, dollars=1.0, wall_s=59.5)
+    assert searching(Budget(), spend, each_s=1.5, confirm=True) == Budget()
     assert searching(budget, Spend(), each_s=0.0, confirm=False) == budget
     assert searching(Budget(1), spend, each_s=1.5, confirm=True) == Budget(1)
-    assert searching(Budget(2), spend, each_s=1.5, confirm=True, visitors=2) == Budget(1)
+    assert searching(Budget(2), spend, each_s=1.5, confirm=True) == Budget(1)
     assert searching(Budget(wall_s=10.0), Spend(1, wall_s=2.0), each_s=1.5, confirm=True) == Budget(wall_s=8.5)
 
 

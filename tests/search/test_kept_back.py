@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import synthetic_executor as synthetic
-from support.cards import NARROW, WIDE
 from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, seed, task
 
 from forewarp.archive.store import Archive
@@ -18,7 +16,6 @@ from forewarp.core.budget import Budget
 from forewarp.core.protocols import Executor, Forecaster, Known, Proposal
 from forewarp.core.values import Build, Candidate, Measurement, Target, Task
 from forewarp.gpu_runner.executors.several import SeveralExecutor
-from forewarp.search.islands import Islands
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
@@ -177,18 +174,3 @@ def test_a_confirmation_that_another_cap_rules_out_is_said_to_be_left(archive: A
     assert found.best is not None
     assert found.spend.measurements == 2
     assert found.reason == "the budget of 3 measurements is spent, except 1 kept back for the end and not used"
-
-
-def test_a_run_tied_to_others_keeps_it_for_what_wins_there_and_says_what_was_left(archive: Archive) -> None:
-    islands = Islands(archive)
-    chosen = replace(settings(4), visitors=1)
-    opened = [(card, islands.open(card.target.name)) for card in (Wrong(target=WIDE), Wrong(target=NARROW))]
-    searches = [
-        Search.start(archive, task(), card, TunablesProposer(), KnowingForecaster(), chosen, island)
-        for card, island in opened
-    ]
-    with ThreadPoolExecutor(2) as pool:
-        found = [f.result() for f in [pool.submit(s.run) for s in searches]]
-    assert [f.spend.measurements for f in found] == [2, 2]
-    left = "the budget of 4 measurements is spent, except 2 kept back for the end and not used"
-    assert [f.reason for f in found] == [left, left]

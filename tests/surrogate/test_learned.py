@@ -8,10 +8,8 @@ import pytest
 from contracts.forecaster_contract import TARGET, TASK, ForecasterContract, failed, measured, source, subject
 
 from forewarp.core import bins
-from forewarp.core.protocols import Forecaster, Subject, TargetTrials, TransferForecaster, Trial
+from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.core.values import Build, Candidate, Evidence, Measurement
-from forewarp.surrogate.calibration import Recalibrated
-from forewarp.surrogate.cascade import CascadeForecaster
 from forewarp.surrogate.evaluation import metrics
 from forewarp.surrogate.learned import PRIOR_VALID, LearnedForecaster, noise_variance
 
@@ -151,71 +149,6 @@ def test_importing_it_does_not_import_scikit_learn():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-OTHER = replace(TARGET, name="another device")
-
-
-def curve(block: int, factor: float = 1.0) -> float:
-    return factor * 2.0 ** (1.5 - 0.4 * abs(math.log2(block) - 7))
-
-
-def elsewhere(*blocks: int, factor: float = 1.0) -> dict[str, TargetTrials]:
-    return {OTHER.name: TargetTrials(OTHER, [Trial(subject(b), measured(curve(b, factor))) for b in blocks])}
-
-
-def test_what_was_measured_on_another_target_is_learned_from() -> None:
-    own = [Trial(subject(b), measured(curve(b, 0.5))) for b in (16, 512, 64)]
-    asked = [subject(b) for b in (128, 1024, 8)]
-    alone, borrowing = LearnedForecaster(), LearnedForecaster()
-    borrowing.lend(TASK, TARGET, elsewhere(8, 16, 32, 64, 128, 256, 512, 1024))
-    errors = [
-        [abs(math.log2(f.median / curve(b, 0.5))) for f, b in zip(made, (128, 1024, 8), strict=True)]
-        for made in (f.forecast(TASK, TARGET, asked, own) for f in (alone, borrowing))
-    ]
-    assert sum(errors[1]) < 0.6 * sum(errors[0])
-    assert "8 on other targets" in borrowing.forecast(TASK, TARGET, asked, own)[0].rationale
-
-
-def test_a_loan_holds_for_its_task_and_target_until_the_next_one() -> None:
-    forecaster, asked = LearnedForecaster(), [subject(128)]
-    before = forecaster.forecast(TASK, TARGET, asked, [])[0]
-    forecaster.lend(TASK, TARGET, elsewhere(64, 128, 256))
-    assert forecaster.forecast(TASK, TARGET, asked, [])[0].median != before.median
-    assert replace(forecaster.forecast(TASK, OTHER, asked, [])[0], cost=before.cost) == before
-    forecaster.lend(TASK, TARGET, {})
-    assert replace(forecaster.forecast(TASK, TARGET, asked, [])[0], cost=before.cost) == before
-
-
-def test_failures_elsewhere_teach_no_speed() -> None:
-    forecaster, asked = LearnedForecaster(), [subject(128)]
-    before = forecaster.forecast(TASK, TARGET, asked, [])[0]
-    forecaster.lend(TASK, TARGET, {OTHER.name: TargetTrials(OTHER, [Trial(subject(64), failed())])})
-    assert replace(forecaster.forecast(TASK, TARGET, asked, [])[0], cost=before.cost) == before
-
-
-def test_recalibration_and_cascade_pass_a_loan_on() -> None:
-    inner = LearnedForecaster()
-    forecaster = Recalibrated(CascadeForecaster(inner, LearnedForecaster()))
-    assert isinstance(forecaster, TransferForecaster)
-    forecaster.lend(TASK, TARGET, elsewhere(32, 64, 128, 256))
-    assert "on other targets" in inner.forecast(TASK, TARGET, [subject(128)], [])[0].rationale
-
-
-def test_before_anything_was_measured_here_other_targets_tell_only_part() -> None:
-    blocks = (16, 32, 64, 128, 256, 512)
-    own = [Trial(subject(b), measured(curve(b))) for b in blocks]
-    borrowing, asked = LearnedForecaster(), [subject(128)]
-    here = borrowing.forecast(TASK, TARGET, asked, own)[0]
-    nothing = borrowing.forecast(TASK, TARGET, asked, [])[0]
-    borrowing.lend(TASK, TARGET, elsewhere(*blocks))
-    # A failure here says nothing of the speed.
-    for history in ([], [Trial(subject(16), failed())]):
-        there = borrowing.forecast(TASK, TARGET, asked, history)[0]
-        spreads = [f.sd_log2 or 0.0 for f in (here, there, nothing)]
-        assert 3 * spreads[0] < spreads[1] < spreads[2]
-        assert 0.0 < there.shared_sd_log2 < min(spreads[1], nothing.shared_sd_log2)
-        assert 0.0 < (there.mean_log2 or 0.0) < (here.mean_log2 or 0.0)
-
-
 def test_it_says_where_it_knows_nothing_of_a_candidate():
     blank = Subject(Candidate("class ModelNew: ...", "python"), Build("ok", 0.0))
     facts = replace(blank, build=Build("ok", 0.0, evidence=Evidence({"registers": 32.0})))
@@ -223,9 +156,3 @@ def test_it_says_where_it_knows_nothing_of_a_candidate():
     assert [f.informed for f in ask([blank, facts, tuned], [])] == [False, False, False]
     assert [f.informed for f in ask([blank, facts, tuned], [Trial(subject(16), failed())])] == [False, False, False]
     assert [f.informed for f in ask([blank, facts, tuned], [Trial(subject(16), measured(2.0))])] == [False, True, True]
-
-
-def test_trees_and_other_targets_inform_it_too():
-    borrowing = LearnedForecaster()
-    borrowing.lend(TASK, TARGET, elsewhere(16, 32))
-    assert borrowing.forecast(TASK, TARGET, [subject(64)], [])[0].informed
