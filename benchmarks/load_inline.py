@@ -4,11 +4,11 @@
     python benchmarks/load_inline.py --target h200 --parts one,batch                     # builds alone, without a GPU
     python benchmarks/load_inline.py --parts torch                                       # against torch's own build
 
-`one`: three modules, each as a source never seen, one after another, with warm workers and an empty cache of builds.
-The precompiled headers belong to the warm-up; what that took is `seconds.warm_up`. `seconds.load_inline` is from
-source to measurement (`load_inline_build` compiling alone, `load_inline_import` the module's statements in a fresh
-process that has torch, with the libraries ready made). `batch`: distinct sources, compiled by `--threads` threads and
-measured in between, as a search does. `torch`: forewarp's build and torch's own in turns, each in a process of its own.
+`one`: three modules, each as a source never seen, one after another, with warm workers and an empty cache of builds;
+`seconds.warm_up` is what the first build took. `seconds.load_inline` is from source to measurement
+(`load_inline_build` compiling alone, `load_inline_import` the module's statements in a fresh process that has torch,
+with the libraries ready made). `batch`: distinct sources, compiled by `--threads` threads and measured in between, as a
+search does. `torch`: forewarp's build and torch's own in turns, each in a process of its own.
 
 `processor` is the processor time of compilers and all else that was started, in seconds: wall times say little on a
 machine that has other work. The device's part is left out where there is none.
@@ -180,19 +180,13 @@ def import_here(artefact: Path) -> None:
 
 def build_here(name: str, way: str) -> None:
     """Build one module in this process and print what it took as JSON; the clock leaves out importing torch."""
-    from forewarp.gpu_runner.compilers.extension import capture, precompiled, torch_build
+    from forewarp.gpu_runner.compilers.extension import capture, torch_build
 
     folder = Path(tempfile.mkdtemp())
     os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "torch")
     import torch.utils.cpp_extension  # noqa: F401
 
     text = source(name, 0)
-    headers = Path(os.environ["FOREWARP_BENCHMARK_HEADERS"])
-    if way == "headers":
-        recipe = precompiled.trial_recipe(folder)
-        assert recipe is not None
-        precompiled.make(headers, recipe)
-        return
     start, before = time.perf_counter(), processor_s()
     found: dict[str, Any] = {"way": "torch"}
     if way == "torch":
@@ -201,8 +195,7 @@ def build_here(name: str, way: str) -> None:
         with torch_build.installed(own[0], lambda name, directory, is_python_module: None):
             exec(compile(text, "module.py", "exec"), {"__name__": "module"})
     else:
-        given = headers if way == "precompiled" else None
-        (entry,) = capture.compile_module(text, folder, folder / "scratch", precompiled=given)["extensions"].values()
+        (entry,) = capture.compile_module(text, folder, folder / "scratch")["extensions"].values()
         if not entry["file"]:
             raise SystemExit(entry["log"])
         found = {"way": entry["way"]}
@@ -210,23 +203,21 @@ def build_here(name: str, way: str) -> None:
     print(json.dumps({"name": name, "arm": way} | found | seconds))
 
 
-def against_torch(rounds: int, scratch: Path) -> list[dict[str, Any]]:
-    """Return the builds of each kernel with precompiled headers, without, and as torch does it."""
-    environment = os.environ | {"FOREWARP_BENCHMARK_HEADERS": str(scratch / "headers")}
+def against_torch(rounds: int) -> list[dict[str, Any]]:
+    """Return the builds of each kernel by forewarp and by torch."""
     rows: list[dict[str, Any]] = []
 
     def run(name: str, way: str) -> str:
         command = [sys.executable, __file__, "--one", name, way]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SystemExit(f"{name}, {way}, failed:\n{done.stdout}\n{done.stderr}")
         return done.stdout
 
-    run("softmax", "headers")
-    arms = ("precompiled", "lean", "torch")
+    arms = ("lean", "torch")
     for round_ in range(rounds):
         for name in REFERENCES:
-            for arm in arms[round_ % 3 :] + arms[: round_ % 3]:
+            for arm in arms[round_ % 2 :] + arms[: round_ % 2]:
                 row = json.loads(run(name, arm).splitlines()[-1])
                 rows.append(row)
                 print(f"{name:10} {arm:12} {row['way']:6} {row['seconds']:6.1f} s, {row['processor']:6.1f} s of CPU")
@@ -298,7 +289,7 @@ def main() -> None:
             results |= through_executor(options, parts, Path(folder))
         if "torch" in parts:
             os.environ.setdefault("TORCH_CUDA_ARCH_LIST", options.arch)
-            results["builds"] = against_torch(options.rounds, Path(folder))
+            results["builds"] = against_torch(options.rounds)
     if options.out:
         write(options.out, results)
 

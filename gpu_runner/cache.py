@@ -1,4 +1,4 @@
-"""The folder of what can be made again: compiled candidates, traces, headers, captured inputs as text."""
+"""The folder of what can be made again: compiled candidates, traces, captured inputs as text."""
 
 from __future__ import annotations
 

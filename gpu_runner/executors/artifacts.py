@@ -9,11 +9,9 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -21,19 +19,16 @@ from forewarp.core import serde
 from forewarp.core.errors import WorkerError
 from forewarp.core.files import write_whole
 from forewarp.core.values import Build, Candidate, Evidence, Signature, Status, Target
-from forewarp.gpu_runner import child
 from forewarp.gpu_runner.compilers.extension import settings
 from forewarp.gpu_runner.compilers.process import MANIFEST
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
 from forewarp.gpu_runner.worker.channel import MACHINE
-from forewarp.gpu_runner.worker.environment import allowed
 from forewarp.gpu_runner.worker.requests import CompileJob, ConfinedFolder, JobEnding
 
 T = TypeVar("T")
 CACHE_VERSION = "6"
 RUNS_CODE = ("python", "triton")
 """Languages of which code of the candidate runs while it is compiled, and may end that itself."""
-HEADERS_TIMEOUT_S = 300
 _ROOM = 1 << 20
 """Bytes that must be free for a failure to be the candidate's fault."""
 
@@ -108,8 +103,6 @@ class Builds:
         self._worker, self._target = worker, target
         self._cache = ArtifactCache(cache / "builds", "compiled candidates")
         self._compile_s, self._memory = compile_s, memory
-        self._headers, self._one_makes = cache / "headers", threading.Lock()
-        self._has_headers: bool | None = None
 
     @property
     def folder(self) -> Path:
@@ -134,7 +127,7 @@ class Builds:
         for attempt in (1, 2):
             start = time.perf_counter()
             with self._cache.scratch() as scratch:
-                reply = self._compile(candidate, signatures, versions, scratch)
+                reply = self._compile(candidate, signatures, scratch)
                 if (killed := _killed(reply)) and (attempt == 1 or candidate.language not in RUNS_CODE):
                     continue
                 if (failed := _failure(reply)) is not None:
@@ -146,20 +139,10 @@ class Builds:
             hint="look whether this machine runs out of memory (`dmesg`), then run the command again",
         )
 
-    def _compile(
-        self,
-        candidate: Candidate,
-        signatures: Sequence[Signature],
-        versions: Callable[[], dict[str, str]],
-        folder: Path,
-    ) -> Reply:
+    def _compile(self, candidate: Candidate, signatures: Sequence[Signature], folder: Path) -> Reply:
         # A torch extension that torch has to build its own way takes most of a minute.
         limit_s = int(self._compile_s) * (4 if candidate.language == "python" else 1)
-        reads: tuple[str, ...] = ()
-        if candidate.language == "python" and self._headers_made(versions()):
-            (folder / settings.PRECOMPILED).symlink_to(self._headers)
-            reads = (str(self._headers),)
-        confined = ConfinedFolder(str(folder), self._memory, limit_s, reads)
+        confined = ConfinedFolder(str(folder), self._memory, limit_s)
         job = CompileJob(
             candidate=candidate,
             signatures=tuple(signatures),
@@ -168,44 +151,6 @@ class Builds:
             triton=candidate.language == "triton",
         )
         return self._worker.run(job, limit_s)
-
-    def _headers_made(self, versions: Mapping[str, str]) -> bool:
-        """Return whether torch's headers are precompiled; the first call for a torch and a compiler has them made."""
-        if self._target.kind != "cuda":
-            return False
-        with self._one_makes:
-            if self._has_headers is None:
-                compiler = Path(shutil.which(os.environ.get("CXX", "c++")) or "c++").resolve()
-                seen = compiler.stat().st_mtime_ns if compiler.exists() else 0
-                parts = [self._worker.python, sorted(versions.items()), str(compiler), seen, shutil.which("nvcc") or ""]
-                note = self._headers / f"{key_of(*parts, settings.HEADERS_VERSION)[:24]}.json"
-                self._has_headers = self._make_headers(note)
-            return self._has_headers
-
-    def _make_headers(self, note: Path) -> bool:
-        """Make headers in a process that runs no candidate, unless `note` has the outcome: a torch may have no CUDA."""
-        try:
-            if note.exists():
-                return bool(json.loads(note.read_text())["made"])
-            done = subprocess.run(
-                child.command(
-                    self._worker.python,
-                    "forewarp.gpu_runner.compilers.extension.precompiled",
-                    *(str(self._headers), settings.arch_list(self._target)),
-                ),
-                env=child.environment(allowed(os.environ)),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=HEADERS_TIMEOUT_S,
-                check=False,
-            )
-            self._headers.mkdir(parents=True, exist_ok=True)
-            note.write_text(json.dumps({"made": done.returncode == 0, "log": done.stderr[-4000:]}))
-        except (OSError, subprocess.TimeoutExpired, ValueError):
-            return False
-        return done.returncode == 0
 
 
 def manifest_of(build: Build) -> dict[str, Any]:

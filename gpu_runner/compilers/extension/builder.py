@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from forewarp.gpu_runner.compilers.extension import headers, precompiled, split
+from forewarp.gpu_runner.compilers.extension import headers, split
 from forewarp.gpu_runner.compilers.extension.split import NotUnderstood
 from forewarp.gpu_runner.compilers.extension.torch_build import COMPILE_CUDA, Recipe, Unit, read
 from forewarp.gpu_runner.compilers.process import CompileError, CompilerCall, run_all
@@ -33,17 +33,16 @@ class ExtensionBuild:
     log: str = ""
 
 
-def build(folder: Path, torch_way: Callable[[], None], headers_in: Path | None) -> ExtensionBuild:
+def build(folder: Path, torch_way: Callable[[], None]) -> ExtensionBuild:
     """Build what torch's Ninja file in `folder` describes.
 
-    `torch_way` runs Ninja on that folder and raises RuntimeError with the log; `headers_in` may hold precompiled
-    headers. The library is left in `folder`.
+    `torch_way` runs Ninja on that folder and raises RuntimeError with the log. The library is left in `folder`.
     """
     start = time.perf_counter()
     recipe = read(folder)
     reasons = ""
     if recipe is not None:
-        lean = LeanBuild(recipe, headers_in)
+        lean = LeanBuild(recipe)
         try:
             way = lean.build()
         except CompileError as e:
@@ -64,9 +63,9 @@ def build(folder: Path, torch_way: Callable[[], None], headers_in: Path | None) 
 class LeanBuild:
     """The two ways with lean headers."""
 
-    def __init__(self, recipe: Recipe, headers_in: Path | None) -> None:
+    def __init__(self, recipe: Recipe) -> None:
         """Prepare the lean headers in a folder under the recipe's own."""
-        self.recipe, self.headers_in = recipe, headers_in
+        self.recipe = recipe
         self.passed_over = ""
         self.kernels: frozenset[str] = frozenset()
         self.work = recipe.folder / "lean"
@@ -115,7 +114,7 @@ class LeanBuild:
             host.write_text(halves.host)
             device.write_text(halves.device)
             near = f"-I{unit.source.parent}"  # for what the source includes beside itself
-            options = (*self._headers(host, flags), near, "-Wno-attributes", *flags)
+            options = (*self._headers(host), near, "-Wno-attributes", *flags)
             hosting = _job((*self.recipe.cxx, *options), host)
             compiling = _job((*self.recipe.nvcc, near, *_STUBS, *_PLAIN, *self.recipe.cuda_cflags), device)
             early += [hosting] if halves.templates else [hosting, compiling]
@@ -127,16 +126,13 @@ class LeanBuild:
         run_all([compiling for _, compiling, _, _ in late], self.recipe.folder)
         return [j.output for j in early] + [compiling.output for _, compiling, _, _ in late]
 
-    def _headers(self, source: Path, flags: Sequence[str] | None = None) -> list[str]:
-        """Return the arguments that give a source its headers; those for g++ with `flags` may be precompiled."""
+    def _headers(self, source: Path) -> list[str]:
+        """Return the arguments that give a source its headers."""
         text = source.read_text(errors="replace")
         operators = self.include / f"{source.name}.operators.h"
         operators.write_text(headers.operators(text))
-        parts = headers.parts(text)
-        ready = precompiled.arguments(self.headers_in, self.recipe.cxx, flags, parts) if flags is not None else None
-        # g++ takes a precompiled header only before anything else.
-        first = ready or [f"-I{self.include}", "-DAT_PER_OPERATOR_HEADERS", *(f"-D{p}" for p in parts)]
-        return [*first, "-include", str(operators)]
+        parts = (f"-D{part}" for part in headers.parts(text))
+        return [f"-I{self.include}", "-DAT_PER_OPERATOR_HEADERS", *parts, "-include", str(operators)]
 
     def plain(self, unit: Unit) -> CompilerCall:
         """Return the job that compiles a C++ unit."""
@@ -144,7 +140,7 @@ class LeanBuild:
         if headers.parts(unit.source.read_text(errors="replace")) == (headers.PYTHON,):
             # Bindings without code of the candidate: nothing that runs in them is worth optimising.
             flags = tuple(f for f in flags if not re.fullmatch(r"-O\w*", f))
-        options = (*self._headers(unit.source, flags), *flags)
+        options = (*self._headers(unit.source), *flags)
         return _job((*self.recipe.cxx, *options), unit.source, self.work / unit.object)
 
     def whole(self, unit: Unit) -> CompilerCall:

@@ -25,7 +25,7 @@ from forewarp.core.values import Candidate, Target
 from forewarp.gpu_runner.compilers import cubin
 from forewarp.gpu_runner.compilers.extension import builder, torch_build
 from forewarp.gpu_runner.compilers.extension.builder import ExtensionBuild
-from forewarp.gpu_runner.compilers.extension.settings import PRECOMPILED, arch_list, set_arch, use_folder
+from forewarp.gpu_runner.compilers.extension.settings import arch_list, set_arch, use_folder
 from forewarp.gpu_runner.compilers.process import MANIFEST, CompileError
 
 _LOADERS = {"load", "load_inline"}
@@ -49,12 +49,12 @@ class StandIn(types.ModuleType):
 class Collector:
     """Replaces torch's two hooks and keeps the extensions asked for, by fingerprint."""
 
-    def __init__(self, folder: Path, headers_in: Path | None, *, at_once: bool) -> None:
+    def __init__(self, folder: Path, *, at_once: bool) -> None:
         """Build under `folder`. `at_once` builds before `load_inline` returns, so that a refusal is raised there."""
         own = torch_build.originals()
         assert own is not None
         self._torch_build = own[0]
-        self._folder, self._headers_in, self._at_once = folder, headers_in, at_once
+        self._folder, self._at_once = folder, at_once
         self._pool = ThreadPoolExecutor(max(2, os.cpu_count() or 2))
         self.builds: dict[str, tuple[str, Future[ExtensionBuild]]] = {}
 
@@ -75,7 +75,7 @@ class Collector:
             def torch_way() -> None:
                 self._torch_build(str(copy), False, error_prefix)
 
-            self.builds[key] = (name, self._pool.submit(builder.build, copy, torch_way, self._headers_in))
+            self.builds[key] = (name, self._pool.submit(builder.build, copy, torch_way))
         if self._at_once:
             built = self.builds[key][1].result()
             if built.library is None:
@@ -96,21 +96,15 @@ def compile_candidate(candidate: Candidate, target: Target, folder: Path) -> dic
     """Build a Python candidate's extensions into `folder` and return its manifest, also written there.
 
     A manifest without extensions leaves the module to build for itself. Raises `CompileError` where an extension cannot
-    be built. Where `folder` has a link PRECOMPILED, the headers under it are used, and the link is removed.
+    be built.
     """
-    link, precompiled = folder / PRECOMPILED, None
-    if link.is_symlink():
-        precompiled = link.readlink()
-        link.unlink()
     set_arch(arch_list(target))
     # Nothing here may use the GPU, which somebody else may be measuring on.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     tempfile.tempdir = str(folder / "cache")
     use_folder(folder / "cache")
     try:
-        found = compile_module(
-            candidate.source, folder, folder / "cache" / "extensions", arch=target.arch, precompiled=precompiled
-        )
+        found = compile_module(candidate.source, folder, folder / "cache" / "extensions", arch=target.arch)
     except (SyntaxError, ValueError) as e:
         raise CompileError(f"SyntaxError: {e}") from None
     failed = [e for e in found["extensions"].values() if not e["file"]]
@@ -145,21 +139,19 @@ def _catches(tree: ast.Module) -> bool:
     return any(isinstance(node, ast.Try) and node.handlers for node in ast.walk(tree))
 
 
-def compile_module(
-    source: str, folder: Path, scratch: Path, *, arch: str = "", precompiled: Path | None = None
-) -> dict[str, Any]:
+def compile_module(source: str, folder: Path, scratch: Path, *, arch: str = "") -> dict[str, Any]:
     """Build every extension of a candidate into `folder` and return the part of the manifest about them.
 
     {"extensions": {fingerprint: {"name", "file", "cubins", "way", "seconds", "log"}}, "skipped": [errors of the
     statements that were passed over]}. "file" is empty where the extension cannot be built. "cubins" are files with the
     device code that the library holds for `arch`, such as "sm_90": `<library>.<n>.cubin`. `scratch` is a folder for the
-    work; `precompiled` has headers that `precompiled.make` made.
+    work.
     """
     if torch_build.originals() is None:
         return {"extensions": {}, "skipped": ["this torch builds extensions in another way"]}
     scratch.mkdir(parents=True, exist_ok=True)
     tree = ast.parse(source)
-    collector = Collector(scratch, precompiled, at_once=_catches(tree))
+    collector = Collector(scratch, at_once=_catches(tree))
     with torch_build.installed(collector.run, collector.load):
         skipped = run_module(source, scratch / "candidate.py")
         done = collector.finish()

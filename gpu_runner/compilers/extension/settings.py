@@ -10,10 +10,6 @@ from typing import Any
 from forewarp.core.values import Target
 
 ARCH_VARIABLE = "TORCH_CUDA_ARCH_LIST"
-HEADERS_VERSION = 1
-"""Version of the headers that `precompiled` makes; raise it whenever they change."""
-PRECOMPILED = "precompiled"
-"""A link in a compile job's folder to the folder with precompiled headers."""
 
 
 def wanted(source: str) -> bool:

@@ -84,7 +84,7 @@ def test_splitting_leaves_the_device_code_as_it_is(example: Example, tmp_path: P
     assert not skipped
     recipe = torch_build.read(directories[0])
     assert recipe is not None
-    work = builder.LeanBuild(recipe, None)
+    work = builder.LeanBuild(recipe)
     (unit,) = (u for u in recipe.units if u.rule == torch_build.COMPILE_CUDA)
     work.in_halves([], [unit])
     whole = work.whole(unit)
