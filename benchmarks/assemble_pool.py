@@ -21,10 +21,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import lineage
 from record_pool import key_of, read
 
 import forewarp
-from forewarp.archive import lineage, text
+from forewarp.archive import text
 from forewarp.archive.pools import splits
 from forewarp.archive.pools.parquet import write_rows
 from forewarp.archive.rows import Origin, RecordedRow

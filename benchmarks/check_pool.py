@@ -15,9 +15,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import lineage
 from provenance import write
 
-from forewarp.archive import lineage
 from forewarp.core.errors import ForewarpError
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.executors.local import LocalExecutor

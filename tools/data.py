@@ -12,14 +12,13 @@ from typing import Any
 
 from pydantic import Field
 
-from forewarp.archive import dedupe, lineage, text
+from forewarp.archive import dedupe
 from forewarp.archive.pools import check, columns, counts, parquet, splits
 from forewarp.archive.pools.check import keyed
 from forewarp.archive.pools.counts import PoolCounts
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import TaskError, UsageError
-from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools.parts import Part
 from forewarp.tools.requests import (
@@ -58,8 +57,7 @@ def export_data(request: ExportRequest) -> DataResult:
     """Write the measurements of an archive, or of other pools, as one pool."""
     out = _destination(request)
     table, families = _placing(request)
-    lines = _lineage(request.tasks)
-    chosen = (_with_lineage(splits.assign(r, table, families), lines) for r in _exported(request))
+    chosen = (splits.assign(r, table, families) for r in _exported(request))
     kept = (row for row in chosen if request.split is None or row.origin.split == request.split)
     kept = map(_with_features, kept) if request.features else kept
     written = parquet.write_table(_flat_unleaked(kept, with_samples=request.samples), columns.schema(), out)
@@ -170,29 +168,6 @@ def _families(folder: Path | None) -> dict[str, str]:
         if isinstance(family, str) and family:
             found[file.parent.name] = family
     return found
-
-
-def _lineage(folder: str | None) -> dict[str, lineage.ParentLine]:
-    """Read the lineage.toml of each task folder; returns its lines by program key, parents as program keys too."""
-    lines: dict[str, lineage.ParentLine] = {}
-    for file in sorted(_existing(folder).glob("*/lineage.toml")) if folder else ():
-        table, seeds = lineage.load(file.parent), file.parent / "seeds"
-        key = {name: text.keys(candidates.load(seeds / name)).program for name in table if (seeds / name).is_file()}
-        for name, line in table.items():
-            if line.parent and line.parent not in key:
-                raise TaskError(f"{file}: the parent {line.parent} of {name} is no seed of this task")
-            if name in key:
-                lines[key[name]] = replace(line, parent=key.get(line.parent, ""))
-    return lines
-
-
-def _with_lineage(row: RecordedRow, lines: Mapping[str, lineage.ParentLine]) -> RecordedRow:
-    line = lines.get(text.keys(row.candidate).program) if lines else None
-    if line is None:
-        return row
-    origin = row.origin
-    tags = (*origin.tags, *(tag for tag in line.tags if tag not in origin.tags))
-    return replace(row, origin=replace(origin, parent=origin.parent or line.parent, tags=tags))
 
 
 def _with_features(row: RecordedRow) -> RecordedRow:

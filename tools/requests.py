@@ -601,10 +601,7 @@ class Placing(SplitFile):
     families: dict[str, str] = Field(
         default_factory=dict[str, str], description="TASK=FAMILY; goes before the one in the task's file."
     )
-    tasks: FilePath | None = Field(
-        default=None,
-        description="Folder of task folders, whose task.toml names a family and lineage.toml the parents of kernels.",
-    )
+    tasks: FilePath | None = Field(default=None, description="Folder of task folders, whose task.toml names a family.")
 
 
 class PoolsRequest(Part):

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import lineage
 import pytest
+from lineage import ParentLine
 
-from forewarp.archive import lineage
-from forewarp.archive.lineage import ParentLine
 from forewarp.core.errors import TaskError
 
 
