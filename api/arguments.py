@@ -43,7 +43,7 @@ class Where(TypedDict, total=False):
 
 
 class Options(Where, total=False):
-    """Rarely needed arguments of `optimize` and `estimate`; they mean what the flags of `forewarp optimize` mean.
+    """Rarely needed arguments of `optimize`; they mean what the flags of `forewarp optimize` mean.
 
     Caps besides the budget: `max_gpu_seconds`, `max_usd`, `max_tokens`, `deadline` in seconds. Models: `base_url` of an
     OpenAI-compatible server, `forecast_model`, `language` to keep to. `allow_tf32` accepts products in TF32,

@@ -17,7 +17,6 @@ from forewarp.tools import session as sessions
 from forewarp.tools.requests import ResumeRequest
 
 if TYPE_CHECKING:
-    from forewarp.tools.estimate import Estimate
     from forewarp.tools.search import Own, SearchJob
 
 Named = Literal["learned", "llm", "cascade", "none"]
@@ -68,26 +67,6 @@ def optimize(
     with open_search(request, _own(proposer, forecaster, options)) as job:
         _work(job, on_event, progress)
         return Run.recorded(job.result(), job.archive.path)
-
-
-def estimate(
-    task: AnyTask,
-    *,
-    budget: int | None = DEFAULT_MEASUREMENTS,
-    device: str = "auto",
-    model: str | Sequence[str] | None = None,
-    forecaster: Named | Forecaster = "learned",
-    proposer: Proposer | None = None,
-    seeds: Sequence[AnyKernel] = (),
-    seed: int = 0,
-    **options: Unpack[Options],
-) -> Estimate:
-    """Say what `optimize` with the same arguments will probably take; nothing is begun."""
-    from forewarp.tools.search import estimate_search
-
-    given = {"task": task, "budget": budget, "device": device, "model": model, "forecaster": forecaster}
-    request = search_request(estimate, options, seeds=seeds, seed=seed, **given)
-    return estimate_search(request, _own(proposer, forecaster, options))
 
 
 def resume(

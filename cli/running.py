@@ -14,25 +14,19 @@ from forewarp.cli import exits, printing
 from forewarp.cli.options import Output
 from forewarp.core.errors import UsageError
 from forewarp.report import artifacts, display
-from forewarp.report.documents import EstimateDocument, SearchDocument
+from forewarp.report.documents import SearchDocument
 from forewarp.report.progress import shown_live
 from forewarp.report.tally import so_far
 from forewarp.tools.signals import stopping
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from forewarp.archive.store import Archive
     from forewarp.report.documents import Failure
-    from forewarp.tools.estimate import Estimate
     from forewarp.tools.run_report import RunRecord
     from forewarp.tools.search import SearchJob
 
 STDOUT = "-"
 _BEGINNING = b'{"seq":'
-
-NAMES = {"device_s": "device time", "wall_s": "wall time"}
 
 
 def drive(job: SearchJob, command: str, out: Path | None, output: Output, events: str | None = None) -> int:
@@ -60,9 +54,6 @@ def _work(job: SearchJob, output: Output, events: str | None) -> BaseException |
     console = display.stderr()
     quiet = output.quiet or (output.json and not console.is_terminal)
     plain = events == STDOUT and sys.stdout.isatty()
-    if job.estimate is not None and not output.quiet:
-        console.print(f"estimate: {job.estimate.summary}", soft_wrap=True)
-        console.print(f"          from {job.estimate.basis}", soft_wrap=True, style="dim")
     try:
         with (
             streamed(job.archive, [job.run_id], events) as catch_up,
@@ -76,31 +67,6 @@ def _work(job: SearchJob, output: Output, events: str | None) -> BaseException |
     except (Exception, KeyboardInterrupt) as e:
         return e
     return None
-
-
-def foresee(found: Estimate, output: Output) -> int:
-    """Print what a run will probably take; nothing else happens."""
-
-    def render(console: Console) -> None:
-        console.print(_amounts(found))
-        console.print(found.summary, style="bold")
-        console.print(f"From {found.basis}; nothing was begun.", style="dim")
-
-    output.show(EstimateDocument(command="optimize", status="estimated", **dict(found)), render)
-    return exits.OK
-
-
-def _amounts(found: Estimate) -> Table:
-    from forewarp.tools.wording import amount
-
-    rows: list[tuple[str, ...]] = []
-    limit = found.limit
-    for name in ("measurements", "wall_s", "device_s", "tokens", "dollars"):
-        value, cap = getattr(found, name), getattr(limit, name)
-        span = ["unknown"] * 3 if value is None else [amount(name, v) for v in (value.low, value.likely, value.high)]
-        rows.append((NAMES.get(name, name), *span, "" if cap is None else amount(name, cap)))
-    title = f"{found.task} on {found.device.name}" + (" (replay)" if found.source == "replay" else "")
-    return display.table(("what", "low", "likely", "high", "cap"), rows, title=title)
 
 
 def show(document: SearchDocument, output: Output, record: RunRecord) -> None:

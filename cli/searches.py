@@ -33,7 +33,7 @@ POLICY, MODEL = Parameter(group="Policy"), "Whole models"
 
 def _something(_: object, value: int) -> None:
     if value < 1:
-        raise ValueError("Nothing would be measured; to see what a run would take, pass --dry-run.")
+        raise ValueError("Nothing would be measured; pass at least 1.")
 
 
 @takes(
@@ -51,7 +51,6 @@ def optimize(
         Path | None, Parameter(help="Folder for the run's files, best kernel first; ./forewarp-runs/RUN if left out.")
     ] = None,
     events: Events = None,
-    dry_run: Annotated[Switch, Parameter(help="Say what the run will probably take, and do nothing.")] = False,
     target: Annotated[
         str,
         Parameter(
@@ -77,21 +76,21 @@ def optimize(
 ) -> int:
     """Find a faster kernel for a task, or for each of a model's slowest parts, on as few measurements as possible."""
     from forewarp.cli import running
-    from forewarp.tools.search import estimate_search, open_search
+    from forewarp.tools.search import open_search
 
     running.check(events)
     if top is not None:
         from forewarp.cli.models import optimize_model
 
-        if dry_run or target:
-            raise UsageError("a model is searched for on one device, without an estimate", hint="leave that flag out")
+        if target:
+            raise UsageError(
+                "--target is not for a whole model", hint="leave it out; --device says where it is measured"
+            )
         whole = OptimizeModelRequest(search=request, top=top, call=call, compile=compile_)
         return optimize_model(whole, out, events, output)
     if call or compile_:
         raise UsageError("--call and --compile are about a whole model", hint="pass --top N with them")
     request = request.model_copy(update={"place": request.place.model_copy(update={"card": target})})
-    if dry_run:
-        return running.foresee(estimate_search(request), output)
     with open_search(request) as job:
         return running.drive(job, "optimize", out, output, events)
 
@@ -102,7 +101,6 @@ def resume(
     *,
     out: Annotated[Path | None, Parameter(help="Folder for its files; ./forewarp-runs/RUN if left out.")] = None,
     events: Events = None,
-    dry_run: Annotated[Switch, Parameter(show=False)] = False,
     output: Output = PLAIN,
 ) -> int:
     """Go on with a run where it was, under the same budget."""
@@ -110,11 +108,6 @@ def resume(
     from forewarp.tools.optimize_model import is_model_search
     from forewarp.tools.search import resume_search
 
-    if dry_run:
-        raise UsageError(
-            "--dry-run estimates a run before it begins; this one has begun",
-            hint=f"`forewarp show {request.run_id}` says what it spent of its budget",
-        )
     running.check(events)
     if is_model_search(request.run_id):
         from forewarp.cli.models import resume_model

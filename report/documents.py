@@ -20,7 +20,6 @@ from forewarp.tools.apply_model import ApplyResult
 from forewarp.tools.archive_repair import ArchiveState
 from forewarp.tools.calibration import CalibrationResult
 from forewarp.tools.data import DataResult
-from forewarp.tools.estimate import Estimate
 from forewarp.tools.evaluate import EvaluateResult
 from forewarp.tools.export import ExportResult
 from forewarp.tools.forecast_kernel import ForecastResult
@@ -111,10 +110,6 @@ class ForecastDocument(ForecastResult, Envelope, title="forewarp forecast --json
 
 class SearchDocument(SearchResult, Envelope, title="forewarp optimize --json"):
     """Document of `optimize`, `resume` and `show`; `status` is finished, interrupted, failed or running."""
-
-
-class EstimateDocument(Estimate, Envelope, title="forewarp optimize --dry-run --json"):
-    """Document of `optimize --dry-run`; `status` is estimated."""
 
 
 class GateLockDocument(LockResult, Envelope, title="forewarp gate lock --json"):
@@ -265,7 +260,6 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "forecast": ForecastDocument,
     "optimize": SearchDocument,
     "optimize_model": OptimizeModelDocument,
-    "estimate": EstimateDocument,
     "gate_lock": GateLockDocument,
     "gate_check": GateDocument,
     "evaluate": EvaluateDocument,

@@ -178,9 +178,6 @@ def _caps(tally: Tally, width: int) -> list[Text]:
         lines.append(line.append(f", {clock(left)} to go" if left is not None else ""))
     if free:
         lines.append(Text("spend " if not lines else "      ").append(" · ".join(free), style="dim"))
-    soon = tally.seconds_left()
-    if soon is not None and not any(tally.left(c) is not None for c in CURRENCIES):
-        lines.append(Text(f"      about {clock(soon)} to go, as was expected", style="dim"))
     return lines
 
 

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from forewarp.core.budget import CURRENCIES, UNITS, Budget, Spend
+from forewarp.core.budget import UNITS, Budget, Spend
 from forewarp.core.values import Cost, Forecast
 from forewarp.search import events
 from forewarp.tools import wording
@@ -46,8 +46,6 @@ class Tally:
     warnings: deque[str] = field(default_factory=lambda: deque[str](maxlen=2))
     confirmed: bool = False
     ended: str = ""
-    expected_s: float | None = None
-    """Wall seconds that were expected before the run began."""
     began: float = field(default_factory=time.monotonic)
     spent_before: Spend = field(default_factory=Spend)
     _measured_here: int = 0
@@ -222,20 +220,13 @@ class Tally:
         here = self.spent(currency) - getattr(self.spent_before, currency)
         return self.elapsed() * missing / here if self._measured_here and here > 0 else None
 
-    def seconds_left(self) -> float | None:
-        """Estimate the seconds until the first cap; before any measurement, from the estimate made before the run."""
-        if not self._measured_here:
-            left = (self.expected_s or 0.0) - self.elapsed()
-            return left if left > 0 else None
-        return min((s for c in CURRENCIES if (s := self.left(c)) is not None), default=None)
-
     def _share_of(self, spend: Spend) -> float:
         return min(1.0, max((spend.of(c) / cap for c, cap in self.budget.caps.items() if cap), default=0.0))
 
 
 def so_far(job: SearchJob) -> Tally:
     """Return what earlier processes did of the run."""
-    tally = Tally(expected_s=job.estimate.wall_s.likely if job.estimate and job.estimate.wall_s else None)
+    tally = Tally()
     for row in job.recorded():
         tally.see(events.from_data(row.type, row.data))
     return tally

@@ -21,12 +21,9 @@ VARIABLE = "FOREWARP_PRICES"
 CPU = "cpu"
 """Entry of the table for a processor; its price is that of one hardware thread."""
 
-MEASUREMENT_S: Mapping[DeviceKind, tuple[float, float, float]] = {
-    "cuda": (0.85, 0.98, 1.39),
-    "cpu": (2.21, 5.95, 20.06),
-}
-"""Low, typical and high device seconds of a measurement: `benchmarks/results/h200/*_*.json` and `equal_budget_cpu.json`
-(which timed half as long: the highest is doubled)."""
+MEASUREMENT_S: Mapping[DeviceKind, float] = {"cuda": 0.98, "cpu": 5.95}
+"""Typical device seconds of a measurement: the medians of `benchmarks/results/h200/*_*.json` and
+`equal_budget_cpu.json`."""
 
 BUILD_S = 8.4
 """Typical seconds of building a torch extension on two processors (`benchmarks/results/load_inline_two_cores.json`)."""
@@ -74,7 +71,7 @@ class Prices:
         """
         timed = [t for t in history if t.measurement.device_s > 0]
         alike = [t for t in timed if t.subject.candidate.language == language] or timed
-        seconds = [t.measurement.device_s for t in alike] or [MEASUREMENT_S[target.kind][1]]
+        seconds = [t.measurement.device_s for t in alike] or [MEASUREMENT_S[target.kind]]
         mean = statistics.fmean(seconds)
         return Cost(mean, dollars=self.held(target, mean))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forewarp.archive.pools.parquet import tasks_of
@@ -14,13 +13,12 @@ from forewarp.archive.store import Archive
 from forewarp.core.budget import Spend
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Executor, Forecaster, Proposer
-from forewarp.core.values import Candidate, Target, Task
+from forewarp.core.values import Task
 from forewarp.gpu_runner.formats.task import BUNDLED_POOL
 from forewarp.search.events import Event
 from forewarp.search.loop import Search
 from forewarp.search.settings import SearchSettings
 from forewarp.tools import session as sessions
-from forewarp.tools.estimate import Dollars, Estimate, estimate
 from forewarp.tools.parts import Place
 from forewarp.tools.plan_proposal import proposing_plan
 from forewarp.tools.proposer import (
@@ -34,7 +32,7 @@ from forewarp.tools.proposer import (
 )
 from forewarp.tools.requests import ResumeRequest, SearchRequest
 from forewarp.tools.run_report import SearchResult, report
-from forewarp.tools.session import Executors, Session
+from forewarp.tools.session import Executors
 
 if TYPE_CHECKING:
     from forewarp.search.proposers.plans import Planner
@@ -64,8 +62,6 @@ class SearchJob:
 
     archive: Archive
     search: Search
-    estimate: Estimate | None = None
-    """Estimated cost of the run; None for one that is resumed."""
 
     @property
     def run_id(self) -> str:
@@ -106,83 +102,34 @@ def search(
 @contextmanager
 def open_search(request: SearchRequest, own: Own = NOTHING) -> Generator[SearchJob]:
     """Register a run; the work begins when its events are read."""
-    prepared = prepare(request, own)
+    settings, models = prepare(request, own)
     with sessions.open_session(request.place, request.task, own.executors, **request.options) as opened:
-        yield prepared.fitted(opened).begin()
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A request with its settings and models, before the archive or a device is opened."""
-
-    request: SearchRequest
-    own: Own
-    settings: SearchSettings
-    models: Models
-
-    def fitted(self, opened: Session) -> Ready:
-        """Fit the request to the task and the device of a session; raises `UsageError`."""
         executor, archive = opened.executor, opened.archive
-        replay = executor if self.request.place.device == "replay" else None
-        target, devices = executor.target, executor.devices
-        make = sessions.seed_maker(target.kind, executor)
-        task, settings, expected = self.expected(opened.task, target, devices, archive.path, replay, make)
-        earlier = archive if settings.learn_across_runs else None
-        forecaster, planner = forecasting(
-            self.own, self.models, self.request.forecaster, settings.plans, archive, task, executor
-        )
-        proposer = self.own.proposer or make_proposer(
-            executor, task, self.models.writers, archive=earlier, planner=planner
-        )
-        return Ready(opened, task, settings, proposer, forecaster, expected)
-
-    def expected(
-        self,
-        task: Task,
-        target: Target,
-        devices: int,
-        archive: Path,
-        replay: Executor | None,
-        make: Callable[[Task], Sequence[Candidate]],
-    ) -> tuple[Task, SearchSettings, Estimate]:
-        """Return the task with its seeds, the settings for so many devices, and what the run will take."""
-        request, settings = self.request, self.settings
-        begins = self.own.proposer is None and request.place.device != "replay"
-        with proposing_plan(task, request.place):
-            task = sessions.with_seeds(
-                *(task, target.kind, request.seed_kernels, request.language),
-                make=make if begins else None,
-                needed=begins and not request.model,
-            )
+        task = _with_seeds(opened.task, request, own, executor)
         # Rounds that keep all devices busy, where the request leaves their size open.
         if request.measure_per_round is None:
-            settings = replace(settings, measure_per_round=max(settings.measure_per_round, devices))
+            settings = replace(settings, measure_per_round=max(settings.measure_per_round, executor.devices))
         if request.proposals is None:
-            settings = replace(settings, proposals_per_round=max(settings.proposals_per_round, 2 * devices))
-        dollars = self.models.dollars()
-        found = estimate(task, target, settings, archive=archive, dollars=dollars, replay=replay, devices=devices)
-        return task, settings, found
+            settings = replace(settings, proposals_per_round=max(settings.proposals_per_round, 2 * executor.devices))
+        forecaster, planner = forecasting(own, models, request.forecaster, settings.plans, archive, task, executor)
+        earlier = archive if settings.learn_across_runs else None
+        proposer = own.proposer or make_proposer(executor, task, models.writers, archive=earlier, planner=planner)
+        yield SearchJob(archive, Search.start(archive, task, executor, proposer, forecaster, settings))
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """Parts of a run, fitted to an opened session; nothing is recorded yet."""
-
-    session: Session
-    task: Task
-    settings: SearchSettings
-    proposer: Proposer
-    forecaster: Forecaster | None
-    estimate: Estimate
-
-    def begin(self) -> SearchJob:
-        """Register the run."""
-        archive, executor = self.session.archive, self.session.executor
-        search = Search.start(archive, self.task, executor, self.proposer, self.forecaster, self.settings)
-        return SearchJob(archive, search, self.estimate)
+def _with_seeds(task: Task, request: SearchRequest, own: Own, executor: Executor) -> Task:
+    """Return the task with the seeds that a run begins with; raises `UsageError` where it needs one and has none."""
+    begins = own.proposer is None and request.place.device != "replay"
+    kind = executor.target.kind
+    with proposing_plan(task, request.place):
+        return sessions.with_seeds(
+            *(task, kind, request.seed_kernels, request.language),
+            make=sessions.seed_maker(kind, executor) if begins else None,
+            needed=begins and not request.model,
+        )
 
 
-def prepare(request: SearchRequest, own: Own = NOTHING) -> Prepared:
+def prepare(request: SearchRequest, own: Own = NOTHING) -> tuple[SearchSettings, Models]:
     """Return a request's settings and models; raises `UsageError` and `ModelError`."""
     settings = settings_of(request, own)
     models = models_of(names_of(request.model), request.base_url, request.forecast_model)
@@ -191,7 +138,7 @@ def prepare(request: SearchRequest, own: Own = NOTHING) -> Prepared:
             sessions.check_price(model)
     if own.forecaster is None and request.forecaster in ("llm", "cascade") and models.forecaster is None:
         sessions.check_forecaster(request.forecaster, None)
-    return Prepared(request, own, settings, models)
+    return settings, models
 
 
 def forecasting(
@@ -204,21 +151,6 @@ def forecasting(
         name, models.forecaster, references=references, measures=True
     )
     return forecaster, models.planner(plans, references)
-
-
-def estimate_search(request: SearchRequest, own: Own = NOTHING) -> Estimate:
-    """Estimate a run without starting it: nothing is written, no device is held and no model is asked.
-
-    Raises what `open_search` would raise for the request.
-    """
-    prepared, place = prepare(request, own), request.place
-    task = sessions.load_task(request.task, place, **request.options)
-    replay = sessions.open_executor(place, task) if place.device == "replay" else None
-    if replay is None and place.pool:
-        raise sessions.only_for_replay(place)
-    target, count = (replay.target, 1) if replay is not None else sessions.extent_of(place)
-    make = sessions.seed_maker(target.kind)
-    return prepared.expected(task, target, count, sessions.archive_path(place), replay, make)[2]
 
 
 def settings_of(request: SearchRequest, own: Own = NOTHING) -> SearchSettings:
@@ -303,21 +235,6 @@ class Models:
         from forewarp.surrogate.plans import PlanForecaster
 
         return Planner(PlanForecaster(self.forecaster, references), plans)
-
-    def dollars(self) -> Dollars | None:
-        """Return a function from tokens to dollars, the mean over all models; None without a model."""
-        held = {m.label: m for m in (*self.writers, *([self.forecaster] if self.forecaster else []))}
-        if not held:
-            return None
-        from pydantic_ai.usage import RunUsage
-
-        def dollars(read: float, written: float) -> float | None:
-            used = RunUsage(input_tokens=round(read), output_tokens=round(written))
-            each = [model.cost(0.0, used).dollars for model in held.values()]
-            known = [d for d in each if d is not None]
-            return sum(known) / len(known) if len(known) == len(each) else None
-
-        return dollars
 
 
 @contextmanager

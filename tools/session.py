@@ -309,19 +309,14 @@ def open_executor(
 
 def target_of(place: Place) -> Target:
     """Return the device of a place, asking other machines for theirs; the place must not be a replay."""
-    return extent_of(place)[0]
-
-
-def extent_of(place: Place) -> tuple[Target, int]:
-    """Return the device of a place, and how many of them measure at once; the place must not be a replay."""
     device = _device_of(place)
     if place.executor == "local":
-        found = devices.choose(device), len(devices.indices(device)) if device.startswith("cuda") else 1
+        found = devices.choose(device)
     else:
         from forewarp.gpu_runner.remote import opening
 
-        found = opening.extent_of(place.executor, device, place.python)
-    _check_card(place, found[0])
+        found, _ = opening.extent_of(place.executor, device, place.python)
+    _check_card(place, found)
     return found
 
 

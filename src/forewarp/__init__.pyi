@@ -6,7 +6,6 @@ from forewarp.api.arguments import Options as Options
 from forewarp.api.arguments import Where as Where
 from forewarp.api.arguments import define_task as define_task
 from forewarp.api.run import Run as Run
-from forewarp.api.searches import estimate as estimate
 from forewarp.api.searches import load as load
 from forewarp.api.searches import optimize as optimize
 from forewarp.api.searches import resume as resume

@@ -151,12 +151,6 @@ def test_a_run_that_fails_says_how_to_go_on() -> None:
     assert f"forewarp.resume({forewarp.load().run_id!r})" in "".join(e.value.__notes__)
 
 
-def test_an_estimate_begins_nothing(tmp_path: Path) -> None:
-    found = forewarp.estimate("softmax", device="cpu", budget=7)
-    assert found.limit.measurements == 7
-    assert not (tmp_path / "archive.db").exists()
-
-
 def test_a_task_from_source_text(tmp_path: Path) -> None:
     seed = small_tasks.cpp()
     shapes = {"wide": {"ROWS": 4}, "long": {"ROWS": 99}}

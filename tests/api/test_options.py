@@ -15,8 +15,6 @@ from forewarp.archive.store import Archive, default_path
 from forewarp.tools.parts import Place
 from forewarp.tools.search import SearchRequest
 
-SEARCHES: list[Callable[..., Any]] = [forewarp.optimize, forewarp.estimate]
-
 
 @pytest.mark.parametrize(
     ("options", "error", "says"),
@@ -32,7 +30,7 @@ SEARCHES: list[Callable[..., Any]] = [forewarp.optimize, forewarp.estimate]
         ({"seed": "x"}, forewarp.UsageError, "seed is 'x'"),
     ],
 )
-@pytest.mark.parametrize("verb", [forewarp.optimize, forewarp.estimate])
+@pytest.mark.parametrize("verb", [forewarp.optimize])
 def test_bad_arguments_say_what_is_wrong(
     verb: Callable[..., Any], options: dict[str, Any], error: type[Exception], says: str
 ) -> None:
@@ -87,7 +85,6 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(name: str, value: An
     given: dict[str, Any] = {name: value}
     asked: list[Callable[[], object]] = [
         lambda: forewarp.optimize(synthetic.task(), **given),
-        lambda: forewarp.estimate(synthetic.task(), **given),
     ]
     if name in forewarp.Where.__annotations__:
         asked += [
@@ -110,7 +107,6 @@ def test_a_value_that_makes_no_sense_is_refused_by_its_name(name: str, value: An
         (forewarp.optimize, "max_gpu_second", "did you mean 'max_gpu_seconds'?"),
         (forewarp.optimize, "budgt", "did you mean 'budget'?"),
         (forewarp.optimize, "nonsense", "help(forewarp.optimize) lists them"),
-        (forewarp.estimate, "sed", "did you mean 'seed'?"),
         (forewarp.measure, "tunable", "did you mean 'tunables'?"),
         (forewarp.measure_all, "againt", "did you mean 'against'?"),
         (forewarp.forecast, "executr", "did you mean 'executor'?"),
@@ -134,9 +130,3 @@ def test_every_part_of_a_request_can_be_said() -> None:
     renamed = {"place": "device", "seed_kernels": "seeds"}
     assert {renamed.get(f, f) for f in SearchRequest.model_fields} <= named
     assert {"device", *Place.model_fields} <= named
-
-
-def test_the_verbs_that_search_take_the_same_arguments() -> None:
-    optimize, estimate = (inspect.signature(verb).parameters for verb in SEARCHES)
-    assert set(optimize) - set(estimate) == {"on_event", "progress"}
-    assert all(estimate[n] == p for n, p in optimize.items() if n in estimate)

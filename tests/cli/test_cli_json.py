@@ -59,7 +59,6 @@ def test_optimize_prints_the_best_and_writes_the_files(run: Run, recorded: Recor
     assert all(p.parent == tmp_path / "here" for p in paths.values())
     assert json.loads(paths["result"].read_text()) == found
     assert "[8/8]" not in err
-    assert err.startswith("estimate: ")
 
 
 def test_the_winner_comes_with_its_evidence(run: Run, recorded: Recorded) -> None:

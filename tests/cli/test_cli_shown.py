@@ -125,13 +125,13 @@ def test_the_guess_of_the_time_left_follows_the_tightest_cap(monkeypatch: pytest
     monkeypatch.setattr(tallies, "time", clock)
     tally = progress.Tally(began=0.0)
     tally.see(events.RunStarted("r-1", "t", "d", "p", "f", Amounts(measurements=10, tokens=100).budget()))
-    assert tally.seconds_left() is None
+    assert tally.left("tokens") is None
     nothing = (None, None, None, None)
     spend = Spend(2, tokens=80)
     tally.see(events.Measured("r-1", 0, "k", 1, "candidate", "crashed", "failed", *nothing, spend))
     assert tally.share() == pytest.approx(0.8)
     clock.now = 8.0
-    assert tally.seconds_left() == pytest.approx(2.0)
+    assert tally.left("tokens") == pytest.approx(2.0)
 
 
 def test_plots_need_two_points(recorded: Recorded) -> None:

@@ -1,4 +1,4 @@
-"""`--events`: a line per event that another program can follow; and `--dry-run`, which leaves no trace."""
+"""`--events`: a line per event that another program can follow."""
 
 from __future__ import annotations
 
@@ -102,24 +102,9 @@ def test_a_file_that_cannot_take_events_is_refused_first(
     assert not default_path().exists()
 
 
-def test_a_dry_run_leaves_no_trace(recorded: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert optimize(recorded, "--dry-run") == 0
-    out, _ = capsys.readouterr()
-    assert "4 measurements" in out
-    assert "nothing was begun" in out
-    assert optimize(recorded, "--dry-run", "--json") == 0
-    out, err = capsys.readouterr()
-    found = documents.EstimateDocument.model_validate_json(out)
-    assert (found.status, found.ends_by, found.schema_version) == ("estimated", "measurements", 1)
-    assert err == ""
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_what_does_not_go_together_says_what_to_do(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["resume", "r-1", "--dry-run"]) == 2
-    assert "forewarp show r-1" in capsys.readouterr().err
     assert optimize(recorded, budget=0) == 2
-    assert "--dry-run" in capsys.readouterr().err
+    assert "at least 1" in capsys.readouterr().err
     assert optimize(recorded, "--explore", "2") == 2
     assert "would do nothing" in capsys.readouterr().err
 

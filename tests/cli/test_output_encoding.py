@@ -58,7 +58,7 @@ def recorded(tmp_path: Path) -> tuple[Path, str]:
 def test_verbs_print_in_ascii(recorded: tuple[Path, str]) -> None:
     folder, name = recorded
     commands = [
-        *(["--help"], ["tasks"], ["optimize", "softmax", "--dry-run", "--device", "cpu", "--archive", "new.db"]),
+        *(["--help"], ["tasks"], ["optimize", "--help"]),
         *(
             ["runs", "--archive", "µ.db"],
             ["show", name, "--archive", "µ.db"],

@@ -26,7 +26,6 @@ from forewarp.tools.search import (
     Own,
     ResumeRequest,
     SearchRequest,
-    estimate_search,
     open_search,
     resume_search,
     search,
@@ -246,7 +245,6 @@ def test_several_models_share_a_run_and_are_made_again() -> None:
     assert (kept["proposals_per_round"], kept["measure_per_round"]) == (12, 3)
     with resume_search(ResumeRequest(run_id=job.run_id), Own(executors=Synthetic())) as job:
         assert job.search.settings.proposer == kept["proposer"]
-    assert estimate_search(given.model_copy(update={"place": Place(device="cpu")})).tokens is not None
 
 
 def test_the_first_model_forecasts_unless_another_is_named() -> None:
