@@ -41,9 +41,7 @@ def evaluate(
     ] = 5.0,
     out: Annotated[
         Path | None,
-        Parameter(
-            help="Folder for evaluation.html, .md and .json, and for forecasts.parquet, which --recorded scores again."
-        ),
+        Parameter(help="Folder for evaluation.md and .json, and for forecasts.parquet, which --recorded scores again."),
     ] = None,
     output: Output = PLAIN,
 ) -> int:
@@ -80,11 +78,9 @@ def _write(document: EvaluateDocument, folder: Path) -> EvaluateDocument:
     """Write the reports and return the document with their paths in it; raises `UsageError`."""
     from forewarp.report.documents import Artifact
     from forewarp.report.evaluate_tables import markdown
-    from forewarp.report.html.evaluation import page
 
-    html, text, result = (folder / f"evaluation.{end}" for end in ("html", "md", "json"))
+    text, result = (folder / f"evaluation.{end}" for end in ("md", "json"))
     made = [
-        Artifact(kind="report", path=str(html)),
         Artifact(kind="report", path=str(text)),
         Artifact(kind="forecasts", path=str(folder / "forecasts.parquet")),
         # The result names itself, so that one file leads to all others.
@@ -92,7 +88,6 @@ def _write(document: EvaluateDocument, folder: Path) -> EvaluateDocument:
     ]
     document = document.model_copy(update={"artifacts": made})
     try:
-        html.write_text(page(document), encoding="utf-8")
         text.write_text(markdown(document), encoding="utf-8")
         result.write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
     except OSError as e:

@@ -14,18 +14,16 @@ if TYPE_CHECKING:
 
 _MAIN = (
     *("exact", "within_one", "pairwise", "spearman", "error", "crps", "brier", "nll"),
-    *("ece", "auroc_confidence", "aurc", "sharpness", "coverage", "faster_brier", "faster_ece", "faster_auroc"),
+    *("ece", "auroc_confidence", "sharpness", "coverage", "faster_brier", "faster_ece", "faster_auroc"),
     *("valid_brier", "valid_auroc", "share_for_all", "share_for_one", "milliseconds"),
 )
 _CHOICE = {
     "recovery": "recovery, median",
-    "regret": "regret, mean",
     "miss": "none near the best",
     "false_discard": "near the best: lost",
-    "false_omission": "lost: near the best",
     "lost_wins": "wins: lost",
 }
-_PERCENT = ("recovery", "regret", "miss", "false", "lost", "exact", "within", "pairwise", "coverage", "share")
+_PERCENT = ("recovery", "miss", "false", "lost", "exact", "within", "pairwise", "coverage", "share")
 SHARES = ("1", "5", "10", "15", "20", "50")
 OF_TASKS = (("spearman", "Spearman"), ("within_one", "±1 bin"), ("crps", "CRPS"), ("recovery_10", "recovery, top 10 %"))
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import BeforeValidator, Field
 
 from forewarp.archive.forecasts import read_forecasts, write_forecasts
@@ -18,7 +17,7 @@ from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Forecaster
 from forewarp.surrogate import baselines, pooling
 from forewarp.surrogate.calibration import shipped
-from forewarp.surrogate.evaluation import backtest, metrics, scorecard
+from forewarp.surrogate.evaluation import backtest, scorecard
 from forewarp.surrogate.evaluation.backtest import Answers, Group, Progress
 from forewarp.surrogate.evaluation.resampling import Resampled, cluster_draws
 from forewarp.tools import session
@@ -27,8 +26,6 @@ from forewarp.tools.requests import EvaluateRequest
 
 POOLED = "pooled"
 FORECASTERS = ("learned", "llm", "cascade", POOLED, "uniform", "climatology")
-CURVE_POINTS = 100
-CURVE_SHARES = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 OF_TASKS = ("exact", "within_one", "pairwise", "spearman", "crps", "error", "recovery_1", "recovery_10", "recovery_20")
 
 _Scores = dict[str, tuple[scorecard.Measure, Resampled]]
@@ -57,17 +54,6 @@ class MeasureLine(Part):
     better: Literal["higher", "lower", ""]
 
 
-class Point(Part):
-    """One candidate: forecast with its 80 % interval against the measured speed-up."""
-
-    task: str
-    kernel: str
-    forecast: float
-    low: float
-    high: float
-    measured: float
-
-
 class TaskScores(Part):
     """One forecaster on one task."""
 
@@ -80,19 +66,14 @@ class TaskScores(Part):
 
 
 class Scores(Part):
-    """One forecaster: all its figures, by the names of `measures`, and its curves."""
+    """One forecaster: all its figures, by the names of `measures`, and those of each task."""
 
     name: str
     figures: dict[str, Figure]
-    confidence: list[metrics.Bucket] = Field(description="Confidence against how often the likeliest bin was right.")
-    faster: list[metrics.Bucket] = Field(description="P(valid and faster) against how often that came true.")
-    risk_coverage: list[tuple[float, float]] = Field(description="Share answered, and how often the bin was wrong.")
-    recovery: list[tuple[float, float]] = Field(description="Share measured, and the median recovery over tasks.")
     tasks: list[TaskScores]
     seconds: float | None = Field(description="What asking took; null where it is not known.")
     tokens: int
     dollars: float | None = Field(description="Null where it is not known.")
-    points: list[Point] = Field(default_factory=list[Point], exclude=True)
 
 
 class FamilyDifference(Part):
@@ -308,22 +289,10 @@ def _result(
 
 def _scores(answers: Answers, scored: _Scores, margin: float) -> Scores:
     found = scorecard.blocks(answers)
-    p, y = np.concatenate([b.p for b in found]), np.concatenate([b.y for b in found])
-    wrong = p.argmax(axis=1) != y if len(y) else np.zeros(0, bool)
-    confidence = p.max(axis=1) if len(y) else np.zeros(0)
-    coverages, risks = metrics.risk_coverage(confidence, wrong)
-    places = np.unique(np.linspace(0, max(len(coverages) - 1, 0), CURVE_POINTS).astype(int)) if len(coverages) else []
     asked = answers.milliseconds
-    p_faster, came_true = (
-        np.concatenate(v) for v in zip(*((b.p_faster, b.speedups > 1.0) for b in found), strict=True)
-    )
     return Scores(
         name=answers.name,
         figures={name: Figure.of(r.estimate()) for name, (_, r) in scored.items()},
-        confidence=metrics.reliability(confidence, ~wrong),
-        faster=metrics.reliability(p_faster, came_true),
-        risk_coverage=[(float(coverages[i]), float(risks[i])) for i in places],
-        recovery=_recovery_curve(found),
         tasks=[
             TaskScores.of(b, valid=int(b.valid.sum()), figures={name: figures[name] for name in OF_TASKS})
             for b, figures in scorecard.by_task(answers, margin)
@@ -331,24 +300,7 @@ def _scores(answers: Answers, scored: _Scores, margin: float) -> Scores:
         seconds=sum(asked.get((b.task, b.target), 0.0) * b.rows for b in found) / 1e3 if asked else None,
         tokens=answers.cost.input_tokens + answers.cost.output_tokens,
         dollars=answers.cost.dollars,
-        points=[_point(r, r.case.speedup) for r in answers.rows if r.case.speedup is not None],
     )
-
-
-def _recovery_curve(found: Sequence[scorecard.TaskBlock]) -> list[tuple[float, float]]:
-    curve: list[tuple[float, float]] = []
-    for share in CURVE_SHARES:
-        each = [metrics.recovery(b.worth, b.speedups, share) for b in found]
-        each = [v for v in each if math.isfinite(v)]
-        curve += [(share, float(np.median(each)))] if each else []
-    return curve
-
-
-def _point(row: backtest.AnsweredCase, measured: float) -> Point:
-    low, high = row.forecast.interval
-    forecast = 2.0 ** scorecard.centre(row.forecast)
-    kernel = row.case.kernel[:10]
-    return Point(task=row.case.task, kernel=kernel, forecast=forecast, low=low, high=high, measured=measured)
 
 
 def _summary(found: Sequence[Scores], rows: int, tasks: int, split: str) -> str:

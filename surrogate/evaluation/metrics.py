@@ -76,33 +76,6 @@ def ece(p: ArrayLike, y: ArrayLike, buckets: int = 10) -> float:
     return event_ece(forecast.max(axis=1), forecast.argmax(axis=1) == measured, buckets)
 
 
-def ece_adaptive(p: ArrayLike, y: ArrayLike, buckets: int = 10) -> float:
-    """Expected calibration error of the likeliest bin over buckets of equal size (Nguyen & O'Connor 2015).
-
-    Rows sorted by confidence are cut into `buckets` runs that differ by one row at most (the first ones are longer), so
-    that no bucket is left to a handful of rows; rows of one confidence share their mean accuracy, so that their order
-    does not matter.
-    """
-    forecast, measured = _rows(p, y)
-    if len(forecast) == 0:
-        return math.nan
-    confident, right = forecast.max(axis=1), forecast.argmax(axis=1) == measured
-    shares = _shared(confident, right.astype(float))
-    order = np.argsort(confident, kind="stable")
-    off = [abs(float((confident[part] - shares[part]).sum())) for part in np.array_split(order, buckets)]
-    return sum(off) / len(forecast)
-
-
-def ece_classwise(p: ArrayLike, y: ArrayLike, buckets: int = 10) -> float:
-    """Mean over the eight bins of the calibration error of that bin's probability (Kull et al. 2019, "classwise-ECE").
-
-    It sees what `ece` cannot: whether the probabilities of bins other than the likeliest one are true as well.
-    """
-    forecast, measured = _rows(p, y)
-    events = _one_hot(measured)
-    return _mean([event_ece(forecast[:, k], events[:, k], buckets) for k in range(bins.COUNT)])
-
-
 def event_ece(p_event: ArrayLike, happened: ArrayLike, buckets: int = 10) -> float:
     """Expected calibration error of an event's forecast probability: Σ n_i/N · |mean forecast − share that happened|.
 
@@ -160,24 +133,6 @@ def auroc(scores: ArrayLike, positive: ArrayLike) -> float:
     return float((_ranks(score)[truth].sum() - n * (n + 1) / 2) / (n * m))
 
 
-def risk_coverage(confidence: ArrayLike, loss: ArrayLike) -> tuple[Array, Array]:
-    """Return coverages 1/N, …, 1 and the mean loss of the most confident share at each (El-Yaniv & Wiener 2010).
-
-    Rows of equal confidence share the mean loss of their group, so that their order does not matter.
-    """
-    confident, losses = np.asarray(confidence, float), np.asarray(loss, float)
-    if len(losses) == 0:
-        return np.zeros(0), np.zeros(0)
-    ordered = _shared(confident, losses)[np.argsort(-confident, kind="stable")]
-    counts = np.arange(1, len(losses) + 1)
-    return counts / len(losses), np.cumsum(ordered) / counts
-
-
-def aurc(confidence: ArrayLike, loss: ArrayLike) -> float:
-    """Area under the risk-coverage curve: the mean of its N points (Geifman et al. 2019); lower is better."""
-    return _mean(risk_coverage(confidence, loss)[1])
-
-
 def reliability(p_event: ArrayLike, happened: ArrayLike, buckets: int = 10) -> list[Bucket]:
     """Return the reliability table of an event's forecast probability, such as `p_faster`, without empty buckets."""
     return _table(np.asarray(p_event, float), np.asarray(happened, float), buckets)
@@ -231,12 +186,6 @@ def false_discard_rate(scores: ArrayLike, wanted: ArrayLike, share: float = 0.1)
     return _mean(1.0 - kept(scores, share)[good])
 
 
-def false_omission_rate(scores: ArrayLike, wanted: ArrayLike, share: float = 0.1) -> float:
-    """Share of the discarded rows that were wanted, under the same rule; NaN if nothing is discarded."""
-    left = 1.0 - kept(scores, share)
-    return float(left @ np.asarray(wanted, float) / left.sum()) if left.sum() > 0 else math.nan
-
-
 def miss_rate(scores: ArrayLike, wanted: ArrayLike, share: float = 0.1) -> float:
     """Probability that not one of the wanted rows is among the top `share` by score; NaN if none is wanted."""
     score, good = np.asarray(scores, float), np.asarray(wanted, bool)
@@ -258,12 +207,6 @@ def _top(score: Array, share: float) -> tuple[NDArray[np.bool_], NDArray[np.bool
     limit = np.sort(score)[-count]
     sure = score > limit
     return sure, score == limit, count - int(sure.sum())
-
-
-def _shared(keys: Array, values: Array) -> Array:
-    """Return each row's value as the mean over the rows of an equal key."""
-    _, group = np.unique(keys, return_inverse=True)
-    return (np.bincount(group, weights=values) / np.bincount(group))[group]
 
 
 def _expected_best(values: Array, taken: int) -> float:

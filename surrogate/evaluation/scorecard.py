@@ -1,7 +1,7 @@
 """Every figure of a forecaster over several tasks, with intervals by task, and the differences of two forecasters.
 
 Three kinds of figures: shares and means over rows (all tasks pooled), figures that only a whole set of rows has (ECE,
-AUROC, AURC; pooled too), and figures of one task (rank correlation, recovery) of which median or mean over tasks is
+AUROC; pooled too), and figures of one task (rank correlation, recovery) of which median or mean over tasks is
 taken. Bins, ranks and intervals are judged on valid candidates alone; where a share is measured, invalid ones count as
 a speed-up of zero.
 """
@@ -147,8 +147,6 @@ def _of_bins(found: Sequence[TaskBlock]) -> list[Measure]:
         Measure("spearman", "Spearman in a task, median", "higher", _over(ranks, np.median)),
         Measure("spearman_mean", "Spearman in a task, mean", "higher", _over(ranks, np.mean)),
         Measure("ece", "ECE", "lower", _pooled(metrics.ece, p, y)),
-        Measure("ece_adaptive", "ECE, equal buckets", "lower", _pooled(metrics.ece_adaptive, p, y)),
-        Measure("ece_classwise", "ECE, class-wise", "lower", _pooled(metrics.ece_classwise, p, y)),
         Measure("brier", "Brier (halved)", "lower", rows(each(metrics.brier))),
         Measure("crps", "CRPS", "lower", rows(each(metrics.crps))),
         Measure("nll", "NLL, nats", "lower", rows(each(metrics.nll))),
@@ -160,12 +158,10 @@ def _of_bins(found: Sequence[TaskBlock]) -> list[Measure]:
 
 def _of_confidence(found: Sequence[TaskBlock]) -> list[Measure]:
     confidence = [b.p.max(axis=1) for b in found]
-    wrong = [(b.p.argmax(axis=1) != b.y).astype(float) for b in found]
-    right = [w == 0 for w in wrong]
+    right = [b.p.argmax(axis=1) == b.y for b in found]
     said, faster = [b.p_faster for b in found], [b.speedups > 1.0 for b in found]
     return [
         Measure("auroc_confidence", "AUROC of confidence", "higher", _pooled(metrics.auroc, confidence, right)),
-        Measure("aurc", "AURC (wrong bin)", "lower", _pooled(metrics.aurc, confidence, wrong)),
         Measure("faster_brier", "Brier of P(valid and faster)", "lower", _pooled(metrics.event_brier, said, faster)),
         Measure("faster_ece", "ECE of P(valid and faster)", "lower", _pooled(metrics.event_ece, said, faster)),
         Measure("faster_auroc", "AUROC of P(valid and faster)", "higher", _pooled(metrics.auroc, said, faster)),
@@ -197,15 +193,12 @@ def _of_choice(found: Sequence[TaskBlock], margin: float) -> list[Measure]:
         top, k = f"the top {share * 100:g} %", f"{share * 100:g}"
         got = [metrics.recovery(b.worth, b.speedups, share) for b in found]
         lost = [metrics.false_discard_rate(b.worth, g, share) for b, g in zip(found, near, strict=True)]
-        among = [metrics.false_omission_rate(b.worth, g, share) for b, g in zip(found, near, strict=True)]
         none = [metrics.miss_rate(b.worth, g, share) for b, g in zip(found, near, strict=True)]
         wins = [metrics.false_discard_rate(b.worth, g, share) for b, g in zip(found, beats, strict=True)]
         add(f"recovery_{k}", f"recovery of {top}, median", "higher", got, np.median)
         add(f"recovery_mean_{k}", f"recovery of {top}, mean", "higher", got, np.mean)
-        add(f"regret_{k}", f"regret of {top}, mean", "lower", [1 - g for g in got], np.mean)
         add(f"miss_{k}", f"P(none {close} in {top})", "lower", none, np.mean)
         add(f"false_discard_{k}", f"of those {close}, not in {top}", "lower", lost, np.mean)
-        add(f"false_omission_{k}", f"of those not in {top}, {close}", "lower", among, np.mean)
         add(f"lost_wins_{k}", f"of those faster than the incumbent, not in {top}", "lower", wins, np.mean)
     return [*made, *_shares_needed(found, near, close)]
 

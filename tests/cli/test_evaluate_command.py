@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -41,32 +40,13 @@ def test_json_and_files(pool: str, tmp_path: Path, capsys: pytest.CaptureFixture
     documents.DOCUMENTS["evaluate"].model_validate(document)
     assert json.loads((folder / "evaluation.json").read_text()) == document
     assert {Path(a["path"]).name for a in document["artifacts"]} == {
-        *("evaluation.html", "evaluation.md", "evaluation.json", "forecasts.parquet")
+        *("evaluation.md", "evaluation.json", "forecasts.parquet")
     }
     text = (folder / "evaluation.md").read_text()
     assert "## learned − uniform, paired" in text
     assert "| exact bin ↑ |" in text
     assert main(["evaluate", pool, "--recorded", str(folder / "forecasts.parquet"), "--resamples", "20"]) == 0
     assert "learned − uniform" in capsys.readouterr().out
-
-
-def test_the_page_stands_alone_and_its_plots_are_well_formed(pool: str, tmp_path: Path) -> None:
-    assert (
-        main(["evaluate", pool, "--forecasters", "climatology,uniform", "--resamples", "20", "--out", str(tmp_path)])
-        == 0
-    )
-    page = (tmp_path / "evaluation.html").read_text()
-    assert not any(word in page for word in ("http://", "https://", "<script", "src="))
-    plots = re.findall("<svg.*?</svg>", page, re.DOTALL)
-    assert len(plots) == 6  # two of reliability, risk and coverage, recovery, and each one's forecasts
-    for plot in plots:
-        drawn = ET.fromstring(plot)
-        width, height = float(drawn.attrib["width"]), float(drawn.attrib["height"])
-        for element in drawn:
-            for name in ("x1", "x2", "cx", "x"):
-                assert 0 <= float(element.attrib.get(name, 0)) <= width
-            for name in ("y1", "y2", "cy", "y"):
-                assert 0 <= float(element.attrib.get(name, 0)) <= height
 
 
 def test_refusals_are_documents_too(pool: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -79,18 +79,6 @@ def test_auroc_by_counting_pairs():
     assert math.isnan(metrics.auroc([0.1, 0.2], [True, True]))
 
 
-def test_risk_coverage_and_its_area():
-    coverages, risks = metrics.risk_coverage([0.9, 0.8, 0.7, 0.6], [0, 0, 1, 1])
-    assert coverages == pytest.approx([0.25, 0.5, 0.75, 1])
-    assert risks == pytest.approx([0, 0, 1 / 3, 0.5])
-    assert metrics.aurc([0.9, 0.8, 0.7, 0.6], [0, 0, 1, 1]) == pytest.approx((1 / 3 + 1 / 2) / 4)
-
-
-def test_equal_confidence_is_worth_the_mean_loss():
-    for losses in ([0, 0, 1, 1], [1, 1, 0, 0]):
-        assert metrics.aurc([0.5] * 4, losses) == pytest.approx(0.5)
-
-
 def test_reliability_table():
     table = metrics.reliability([0.1, 0.05, 0.95, 1.0, 0.0], [0, 1, 1, 1, 0])
     assert [(b.low, b.count) for b in table] == [(0.0, 3), (0.9, 2)]
@@ -182,22 +170,6 @@ def test_event_ece_against_scikit_learns_calibration_curve():
     assert math.isnan(metrics.event_ece([], []))
 
 
-def test_adaptive_ece_by_hand():
-    # Two buckets of two rows: confidences 0.5, 0.6 (one right) and 0.8, 0.9 (both right).
-    rows = [[c, 1 - c, 0, 0, 0, 0, 0, 0] for c in (0.9, 0.6, 0.8, 0.51)]
-    expected = 0.5 * abs(0.555 - 0.5) + 0.5 * abs(0.85 - 1)
-    assert metrics.ece_adaptive(rows, [0, 0, 0, 1], buckets=2) == pytest.approx(expected)
-    # One confidence for all: however the rows are ordered, they are right as often as all of them are.
-    for y in ([4, 4, 7, 7], [7, 7, 4, 4]):
-        assert metrics.ece_adaptive([HALF_4_5] * 4, y, buckets=2) == pytest.approx(0)
-
-
-def test_classwise_ece_by_hand():
-    # Bin 4 is said 0.5 and happens always, bin 5 is said 0.5 and never happens, the other six are right.
-    assert metrics.ece_classwise([HALF_4_5] * 3, [4] * 3) == pytest.approx((0.5 + 0.5) / 8)
-    assert metrics.ece_classwise([UNIFORM] * 8, list(range(8))) == pytest.approx(0)
-
-
 def test_recovery_leaves_what_was_missed():
     speedups = [1.0, 2.0, 4.0, 3.0]
     assert metrics.recovery([0, 1, 2, 3], speedups, share=0.25) == pytest.approx(3 / 4)
@@ -210,17 +182,14 @@ def test_near_best_leaves_invalid_candidates_out():
 
 
 def test_discards_by_hand():
-    # The top 40 % of five are the two of scores 5 and 4. Wanted: scores 5, 3 and 1: two of three are lost; of the
-    # three that are discarded two were wanted.
+    # The top 40 % of five are the two of scores 5 and 4. Wanted: scores 5, 3 and 1: two of three are lost.
     scores, wanted = [5, 4, 3, 2, 1], [True, False, True, False, True]
     assert metrics.kept(scores, 0.4).tolist() == [1, 1, 0, 0, 0]
     assert metrics.false_discard_rate(scores, wanted, 0.4) == pytest.approx(2 / 3)
-    assert metrics.false_omission_rate(scores, wanted, 0.4) == pytest.approx(2 / 3)
     assert metrics.miss_rate(scores, wanted, 0.4) == 0
     assert metrics.miss_rate(scores, [False, False, True, False, True], 0.4) == 1
     assert math.isnan(metrics.false_discard_rate(scores, [False] * 5, 0.4))
     assert math.isnan(metrics.miss_rate(scores, [False] * 5, 0.4))
-    assert math.isnan(metrics.false_omission_rate(scores, wanted, 1.0))
 
 
 def test_discards_by_ties_are_those_of_every_order():
@@ -229,16 +198,13 @@ def test_discards_by_ties_are_those_of_every_order():
     scores, wanted = [3, 2, 2, 2, 1], [False, True, True, False, True]
     lost: list[float] = []
     missed: list[bool] = []
-    omitted: list[float] = []
     for order in permutations(range(5)):
         ranked = sorted(order, key=lambda i: -scores[i])  # stable: ties stand in the order of the permutation
         measured, dropped = ranked[:2], ranked[2:]
         lost.append(sum(wanted[i] for i in dropped) / sum(wanted))
         missed.append(not any(wanted[i] for i in measured))
-        omitted.append(sum(wanted[i] for i in dropped) / len(dropped))
     assert metrics.false_discard_rate(scores, wanted, 0.4) == pytest.approx(np.mean(lost))
     assert metrics.miss_rate(scores, wanted, 0.4) == pytest.approx(np.mean(missed))
-    assert metrics.false_omission_rate(scores, wanted, 0.4) == pytest.approx(np.mean(omitted))
 
 
 def test_recovery_falls_and_rises_with_the_score():
