@@ -126,6 +126,28 @@ def seedless() -> Iterator[Row]:
         )
 
 
+def models() -> Iterator[Row]:
+    """Whole models with the kernels of their first three lines, judged by `apply` and in a plain process."""
+    for row in load("models_h100.json")["rows"]:
+        applied, plain = row["optimize"]["applied"], row["plain"].get("pairs", {})
+        kept = sum(k["kept"] for k in applied["kernels"])
+        arms = {a: f["ms"] for a, f in row["plain"].get("arms", {}).items() if a.startswith("model")}
+        yield (
+            row["model"],
+            f"{kept} of {len(row['optimize']['lines'])}",
+            _times(applied["over_eager"]),
+            _times(applied["over_compile"]),
+            _times(plain.get("patched max-autotune over model max-autotune")),
+            "; ".join(f"{ms:.2f}" for ms in arms.values()) or "not timed",
+        )
+
+
+def _times(found: Mapping[str, float] | None) -> str:
+    if not found:
+        return "not timed"
+    return f"{found.get('ratio', found.get('speedup', 0)):.2f}× ({found['low']:.2f} to {found['high']:.2f})"
+
+
 def trust() -> Iterator[Row]:
     """Cheats, honest kernels and faults."""
     other = load("h200/elsewhere.json")["results"]
@@ -887,6 +909,17 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "first call": (("way", "seconds", "of Triton's own", "slowest kernel's time over Triton's choice"), (first_call,)),
     "moe": (MOE, (moe,)),
     "inspecting": (MEASURED, (inspecting,)),
+    "models": (
+        (
+            "model",
+            "lines with a kernel that helps",
+            "over eager",
+            "both compiled",
+            "both max-autotuned",
+            "without kernels, ms: eager; compiled; max-autotuned",
+        ),
+        (models,),
+    ),
     "seedless": (("what was measured", "beside it", "result (95 % interval)"), (seedless,)),
 }
 

@@ -48,7 +48,7 @@ def main() -> None:
             models["patched"].load_state_dict(model.state_dict())
     expected = model(*inputs)
     arms: dict[str, Callable[[], Any]] = {}
-    found: dict[str, Any] = {"torch": torch.__version__, "arms": {}, "pairs": {}}
+    found: dict[str, Any] = {"torch": torch.__version__, "arms": {}, "pairs": {}, "errors": {}}
     if device == "cuda":
         found["device"] = torch.cuda.get_device_name()
     for mode, name in MODES.items():
@@ -75,7 +75,12 @@ def main() -> None:
         for baseline in MODES:
             pair = (f"patched {mode}", f"model {baseline}")
             if all(name in arms for name in pair):
-                found["pairs"][" over ".join(pair)] = against(arms[pair[0]], arms[pair[1]], device, seconds)
+                try:
+                    times = against(arms[pair[0]], arms[pair[1]], device, seconds)
+                except RuntimeError as e:
+                    found["errors"][" over ".join(pair)] = f"{type(e).__name__}: {e}"[:600]
+                else:
+                    found["pairs"][" over ".join(pair)] = times
     best = min((a for a in arms if a.startswith("model")), key=lambda a: found["arms"][a]["ms"])
     found["summary"] = f"fastest without kernels: {best}; " + "; ".join(
         f"{name} {p['speedup']:.3f} [{p['low']:.3f}, {p['high']:.3f}]" for name, p in found["pairs"].items()

@@ -185,7 +185,11 @@ class PatchedModel:
         if over is None:
             return f"{said}."
         compiled_too = f", {under.speedup} under torch.compile" if under is not None and under.speedup else ""
-        return f"{said}: {over.speedup or over.status} (95 % interval) over the model as it is{compiled_too}."
+        said += f": {over.speedup or over.status} (95 % interval) over the model as it is{compiled_too}."
+        if under is None or not (over.workloads and under.workloads):
+            return said
+        eager, alone = over.workloads[0].candidate_us.median, under.workloads[0].reference_us.median
+        return f"{said}{_advice(under.speedup, eager, alone, judged_compiled=not self._plain)}"
 
     def _text(self, replacements: Sequence[Replacement], *, plain: bool) -> str:
         text = patched(self._task.reference, self._model.profile.graph, replacements)
@@ -207,6 +211,22 @@ class PatchedModel:
         result = measure_kernel(request, executors=self._executors)
         self.measurements, self.device_s = self.measurements + 1, self.device_s + result.cost.device_s
         return result
+
+
+def _advice(under: Interval | None, kernels_us: float, compiled_us: float, *, judged_compiled: bool) -> str:
+    """Return what to know before the kernels are put in beside torch.compile, "" where there is nothing.
+
+    `under` is what they do for the compiled model; `kernels_us` is a call of the model with them, not compiled, and
+    `compiled_us` one of the compiled model without them.
+    """
+    said = ""
+    if under is not None and under.high < 1 and not judged_compiled:
+        said += " Leave them out where the model is compiled, or judge them with --compile."
+    if compiled_us < kernels_us:
+        said += (
+            f" torch.compile alone is faster: {compiled_us / 1e3:.3g} ms a call instead of {kernels_us / 1e3:.3g} ms."
+        )
+    return said
 
 
 def _why(result: MeasureResult) -> str:
