@@ -20,7 +20,8 @@ class Code:
     """One kernel's machine code.
 
     `stack_bytes` is the local memory that each thread has, for spills and for arrays indexed at run time. `mix` counts
-    instructions by class, `loops` those of them inside a loop, `widths` accesses by class and bits.
+    instructions by class, `loops` those of them inside a loop, `widths` accesses by class and bits, and Hopper's own
+    instructions by class and name ("tensor.HGMMA").
     """
 
     kernel: str

@@ -115,7 +115,8 @@ def _instructions(launch: LaunchFacts, *, full: bool) -> str:
         if name in QUIET and not full:
             continue
         widths = {k.partition(".")[2]: n for k, n in launch.widths.items() if k.startswith(f"{name}.")}
-        wide = f" ({', '.join(f'{n} of {bits} bits' for bits, n in widths.items())})" if widths else ""
+        listed = (f"{n} of {bits} bits" if bits.isdigit() else f"{n} {bits}" for bits, n in widths.items())
+        wide = f" ({', '.join(listed)})" if widths else ""
         parts.append(f"{name.replace('_', ' ')} {count}{wide}")
     inside = sum(launch.loop_instructions.values())
     return f"{launch.kernel}: {total} instructions, {inside} in loops: {', '.join(parts)}"

@@ -88,7 +88,7 @@ def compile_candidate(
         for name in variant["files"]:
             digest.update((folder / name).read_bytes())
     # The same code with other launches is another candidate.
-    launches = [workloads[s.workload]["plan"]["launches"] for s in signatures]
+    launches = [workloads[s.workload]["plan"][part] for s in signatures for part in ("launches", "maps")]
     digest.update(json.dumps(launches, sort_keys=True).encode())
     manifest = {
         "variants": variants,

@@ -49,6 +49,8 @@ _CLASSES: dict[str, tuple[int, ...]] = {
 _CLASS_OF = {operation: name for name, operations in _CLASSES.items() for operation in operations}
 _BITS = (8, 8, 16, 16, 32, 64, 128)
 _WITH_WIDTH = ("global_load", "global_store", "shared_load", "shared_store")
+_NAMED = {0x1B4: "UTMALDG", 0x1B5: "UTMASTG", 0x1F0: "HGMMA", 0x1F1: "IGMMA", 0x1F3: "QGMMA"}
+"""Hopper's own instructions, TMA and wgmma, which are counted by name besides."""
 _SHARED_OPERATION = 0x035
 """Opcode that is HFMA2 with bf16 operands before sm_120, IADD from there on."""
 
@@ -57,7 +59,8 @@ _SHARED_OPERATION = 0x035
 class Instructions:
     """Instructions of one kernel by class: all of them, and those inside a loop.
 
-    `widths` counts accesses by class and bits, as in "global_load.128". Padding is left out.
+    `widths` counts accesses by class and bits, as in "global_load.128", and Hopper's own instructions by class and
+    name, as in "tensor.HGMMA". Padding is left out.
     """
 
     mix: Mapping[str, int]
@@ -80,6 +83,8 @@ def count(code: bytes, arch: str) -> Instructions:
             loops[name] += 1
         if (bits := _width(word, name, number)) is not None:
             widths[f"{name}.{bits}"] += 1
+        elif 90 <= number < 100 and (own := _NAMED.get(word & _OPERATION)):
+            widths[f"{name}.{own}"] += 1
     return Instructions(dict(mix), dict(loops), dict(widths))
 
 

@@ -90,6 +90,8 @@ def _assertions(plan: ResolvedPlan) -> Iterator[str]:
 def _described(argument: Argument, language: Language) -> str:
     if argument.kind == "ptr":
         return f"a pointer to {argument.dtype}"
+    if argument.kind == "map":
+        return "a tensor map of 128 bytes"
     return f"{argument.kind} ({c_types.number(argument.kind, language)})"
 
 
@@ -104,6 +106,9 @@ def _mismatches(argument: Argument, language: Language, *, scratch: bool) -> Ite
             yield f"@to == real && @to_bytes != {fits}", f"points to other elements; use {element}"
         return
     yield "@kind == pointer", "is a pointer"
+    if kind == "map":
+        yield "@kind != other", "is a number; write const __grid_constant__ and a struct of 128 bytes, aligned to 64"
+        return
     if kind in ("i32", "i64"):
         yield "@kind == real && @bytes == 4", f"is a float; write {name}:f32"
         yield "@kind == real && @bytes == 8", f"is a double; write {name}:f64"

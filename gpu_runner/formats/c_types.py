@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from forewarp.core.values import Language
@@ -28,6 +29,12 @@ KINDS = {"i32": "int32", "i64": "int64", "f32": "float32", "f64": "float64"}
 def element(dtype: str, language: Language) -> str:
     """Return the type that a pointer to a tensor of this dtype points to; "" where C has none of that name."""
     return _OWN.get(language, {}).get(dtype) or _ELEMENTS.get(dtype, "")
+
+
+def size(dtype: str) -> int:
+    """Return the bytes of an element; the dtypes' names hold their bits, but for "bool"."""
+    bits = re.search(r"\d+", dtype)
+    return int(bits.group()) // 8 if bits else 1
 
 
 def number(kind: str, language: Language) -> str:

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from forewarp.core.errors import CandidateError, PlanMissingError
 from forewarp.core.values import Candidate, Language, Signature, TensorSpec
+from forewarp.gpu_runner.formats import c_types
 from forewarp.gpu_runner.formats.expressions import Names, Number, evaluate, whole
 
 _OPENING = re.compile(r'\A\s*(?:/\*|"""|\'\'\')\s*forewarp\s*\n')
@@ -28,10 +29,14 @@ _ARG_TYPES = (*_INTEGER_BITS, "f32", "f64")
 FORMAT = 1
 MAX_LAUNCHES = 64
 _PLAN = "the launch plan"
-_TABLES = ("params", "tunables", "let", "constants", "scratch")
+_TABLES = ("params", "tunables", "let", "constants", "scratch", "tensor_maps")
 _KEYS = {*_TABLES, "inputs", "outputs", "constraints", "launch", "args", "format", "function"}
 _MODULE_KEYS = {"tunables", "constraints", "format"}
-_LAUNCH_KEYS = {"kernel", "args", "grid", "block", "shared", "num_warps", "num_stages"}
+_LAUNCH_KEYS = {"kernel", "args", "grid", "block", "shared", "num_warps", "num_stages", "when"}
+_CUDA_LAUNCH_KEYS = {"cooperative", "dependent"}
+_MAP_KEYS = {"of", "shape", "box", "swizzle"}
+_MAP_DIMENSIONS, _MAP_BOX, _MAP_ALIGNMENT = 5, 256, 16
+"""Limits of cuTensorMapEncodeTiled: dimensions, extents of a box, bytes that its rows are multiples of."""
 _LAUNCH_NEEDS: dict[Language, tuple[str, ...]] = {"triton": ("grid",), "cuda": ("block", "grid")}
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 
@@ -47,6 +52,19 @@ class PlannedLaunch:
     shared: str | Number = 0
     num_warps: str | Number = 4
     num_stages: str | Number = 3
+    when: str | Number = 1
+    cooperative: bool = False
+    dependent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMap:
+    """A tensor map as written: the buffer `of` that it describes, how that is shaped, and the box that a copy moves."""
+
+    of: str
+    shape: tuple[str | Number, ...]
+    box: tuple[str | Number, ...]
+    swizzle: str | Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +91,7 @@ class LaunchPlan:
     scratch: tuple[ScratchBuffer, ...]
     launches: tuple[PlannedLaunch, ...]
     host_code: bool = False
+    maps: Mapping[str, PlannedMap] = field(default_factory=dict[str, PlannedMap])
 
     def defaults(self) -> dict[str, int]:
         """Return the first choice of each tunable, or the first allowed combination if that one is ruled out."""
@@ -105,7 +124,7 @@ class LaunchPlan:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One kernel argument: a buffer by name (kind "ptr") or a number with its C type."""
+    """One kernel argument: a buffer by name (kind "ptr"), a tensor map by name ("map"), or a number with its C type."""
 
     kind: str
     name: str
@@ -114,8 +133,22 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A tensor map (CUtensorMap) for one workload: a row-major view of a buffer, in boxes; `swizzle` is in bytes."""
+
+    of: str
+    dtype: str
+    shape: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+
+@dataclass(frozen=True, slots=True)
 class ResolvedLaunch:
-    """One launch with every number worked out for one workload."""
+    """One launch with every number worked out for one workload.
+
+    A `cooperative` one may synchronise its whole grid; a `dependent` one may begin before the launch before it ends.
+    """
 
     kernel: str
     args: tuple[Argument, ...]
@@ -124,6 +157,8 @@ class ResolvedLaunch:
     shared: int
     num_warps: int
     num_stages: int
+    cooperative: bool = False
+    dependent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +177,7 @@ class ResolvedPlan:
     scratch: tuple[TensorSpec, ...]
     launches: tuple[ResolvedLaunch, ...] = field(default=())
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    maps: Mapping[str, TensorMap] = field(default_factory=dict[str, TensorMap])
 
     @property
     def programs(self) -> int:
@@ -226,6 +262,7 @@ def _read(table: Mapping[str, Any], language: Language) -> LaunchPlan:
         scratch=tuple(_scratch(k, v) for k, v in tables["scratch"].items()),
         launches=launches,
         host_code="function" in table and language == "cuda",
+        maps={k: _map(k, v, language) for k, v in tables["tensor_maps"].items()},
     )
 
 
@@ -245,7 +282,7 @@ def _launch(value: Any, where: str, language: Language) -> PlannedLaunch:
     if not isinstance(value, dict):
         raise CandidateError(f"{where} must be a table, written [[launch]]")
     table = cast("dict[str, Any]", value)
-    _only(table, _LAUNCH_KEYS, where)
+    _only(table, _LAUNCH_KEYS | (_CUDA_LAUNCH_KEYS if language == "cuda" else set()), where)
     if not isinstance(table.get("kernel"), str):
         raise CandidateError(f'{where} needs kernel = "name of the function to launch"')
     if missing := [key for key in _LAUNCH_NEEDS.get(language, ()) if key not in table]:
@@ -258,6 +295,8 @@ def _launch(value: Any, where: str, language: Language) -> PlannedLaunch:
         shared=_expression(table.get("shared", 0), f"{where}.shared"),
         num_warps=_expression(table.get("num_warps", 4), f"{where}.num_warps"),
         num_stages=_expression(table.get("num_stages", 3), f"{where}.num_stages"),
+        when=_expression(table.get("when", 1), f"{where}.when"),
+        **{key: _switch(table.get(key, False), f"{where}.{key}") for key in _CUDA_LAUNCH_KEYS},
     )
 
 
@@ -319,6 +358,12 @@ def _expression(value: Any, where: str) -> str | Number:
     return value
 
 
+def _switch(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise CandidateError(f"{where} must be true or false, got {value!r}")
+    return value
+
+
 def _expressions(value: Any, where: str) -> tuple[str | Number, ...]:
     if not isinstance(value, list):
         raise CandidateError(f"{where} must be a list, got {value!r}")
@@ -331,6 +376,24 @@ def _scratch(name: str, value: Any) -> ScratchBuffer:
     if value["dtype"] not in DTYPES:
         raise CandidateError(f"scratch.{name}.dtype is {value['dtype']!r}; use one of {', '.join(DTYPES)}")
     return ScratchBuffer(name, str(value["dtype"]), _expressions(value["shape"], f"scratch.{name}.shape"))
+
+
+def _map(name: str, value: Any, language: Language) -> PlannedMap:
+    where = f"tensor_maps.{name}"
+    if language != "cuda":
+        raise CandidateError(
+            f"{where}: only cuda kernels take tensor maps", hint="Triton has tl.make_tensor_descriptor"
+        )
+    if not isinstance(value, dict) or not {"of", "box"} <= set(cast("dict[str, Any]", value)):
+        raise CandidateError(f'{where} must be {{of = "a", box = ["BM", 64], swizzle = 128}}, got {value!r}')
+    table = cast("dict[str, Any]", value)
+    _only(table, _MAP_KEYS, where)
+    return PlannedMap(
+        of=str(table["of"]),
+        shape=_expressions(table.get("shape", []), f"{where}.shape"),
+        box=_expressions(table["box"], f"{where}.box"),
+        swizzle=_expression(table.get("swizzle", 0), f"{where}.swizzle"),
+    )
 
 
 def resolve(plan: LaunchPlan, signature: Signature, tunables: Mapping[str, int]) -> ResolvedPlan:
@@ -352,7 +415,14 @@ def resolve(plan: LaunchPlan, signature: Signature, tunables: Mapping[str, int])
         for s in plan.scratch
     )
     buffers |= {s.name: s for s in scratch}
-    launches = tuple(_resolve_launch(e, i, names, buffers, plan.language) for i, e in enumerate(plan.launches))
+    launches = tuple(
+        _resolve_launch(e, f"launch[{i}]", names, buffers, plan)
+        for i, e in enumerate(plan.launches)
+        if evaluate(e.when, names, f"launch[{i}].when")
+    )
+    if not launches:
+        raise CandidateError(f"no [[launch]] is left for {signature.workload}: every `when` is false")
+    used = dict.fromkeys(a.name for e in launches for a in e.args if a.kind == "map")
     return ResolvedPlan(
         workload=signature.workload,
         language=plan.language,
@@ -363,6 +433,7 @@ def resolve(plan: LaunchPlan, signature: Signature, tunables: Mapping[str, int])
         scratch=scratch,
         launches=launches,
         aliases=aliases,
+        maps={name: _resolve_map(plan.maps[name], f"tensor_maps.{name}", names, buffers) for name in used},
     )
 
 
@@ -410,13 +481,11 @@ def _aliases(plan: LaunchPlan, signature: Signature) -> dict[str, str]:
 
 def _resolve_launch(
     launch: PlannedLaunch,
-    index: int,
+    where: str,
     names: Names,
     buffers: Mapping[str, TensorSpec],
-    language: Language,
+    plan: LaunchPlan,
 ) -> ResolvedLaunch:
-    where = f"launch[{index}]"
-
     def number(expression: str | Number, key: str) -> int:
         value = whole(expression, names, f"{where}.{key}")
         if value < 0:
@@ -431,17 +500,19 @@ def _resolve_launch(
 
     resolved = ResolvedLaunch(
         launch.kernel,
-        tuple(_argument(a, f"{where}.args", names, buffers) for a in launch.args),
+        tuple(_argument(a, f"{where}.args", names, buffers, plan.maps) for a in launch.args),
         triple(launch.grid, "grid"),
         triple(launch.block, "block"),
         number(launch.shared, "shared"),
         number(launch.num_warps, "num_warps"),
         number(launch.num_stages, "num_stages"),
+        launch.cooperative,
+        launch.dependent,
     )
     threads = resolved.block[0] * resolved.block[1] * resolved.block[2]
-    if language == "cuda" and threads > 1024:
+    if plan.language == "cuda" and threads > 1024:
         raise CandidateError(f"{where}.block has {threads} threads; a block holds at most 1024")
-    if language == "triton" and resolved.num_warps not in (1, 2, 4, 8, 16, 32):
+    if plan.language == "triton" and resolved.num_warps not in (1, 2, 4, 8, 16, 32):
         raise CandidateError(f"{where}.num_warps is {resolved.num_warps}; it must be a power of two from 1 to 32")
     return resolved
 
@@ -453,10 +524,43 @@ def _extent(expression: str | Number, names: Names, where: str) -> int:
     return value
 
 
-def _argument(text: str, where: str, names: Names, buffers: Mapping[str, TensorSpec]) -> Argument:
+def _resolve_map(planned: PlannedMap, where: str, names: Names, buffers: Mapping[str, TensorSpec]) -> TensorMap:
+    """Work out a tensor map and check it against the buffer and the driver's rules."""
+    if planned.of not in buffers:
+        raise CandidateError(f"{where}.of: {planned.of!r} is no buffer", hint=f"there are {', '.join(buffers)}")
+    tensor = buffers[planned.of]
+    shape = tuple(_extent(e, names, f"{where}.shape") for e in planned.shape) or tensor.shape
+    box = tuple(_extent(e, names, f"{where}.box") for e in planned.box)
+    swizzle = whole(planned.swizzle, names, f"{where}.swizzle")
+    row, inner = (n * c_types.size(tensor.dtype) for n in (shape[-1], box[-1]))
+    wrong = (
+        f"shape {list(shape)} has more elements than {planned.of}"
+        if math.prod(shape) > math.prod(tensor.shape)
+        else f"shape and box need the same number of extents, 1 to {_MAP_DIMENSIONS}"
+        if len(box) != len(shape) or len(box) > _MAP_DIMENSIONS
+        else f"box {list(box)} has an extent above {_MAP_BOX}"
+        if max(box) > _MAP_BOX
+        else f"swizzle is {swizzle}; it is 0, 32, 64 or 128 bytes"
+        if swizzle not in (0, 32, 64, 128)
+        else f"a row of the box has {inner} bytes; {swizzle} is the most with this swizzle"
+        if swizzle and inner > swizzle
+        else f"rows of {row} bytes and rows of a box of {inner} must be multiples of {_MAP_ALIGNMENT} bytes"
+        if (len(shape) > 1 and row % _MAP_ALIGNMENT) or inner % _MAP_ALIGNMENT
+        else ""
+    )
+    if wrong:
+        raise CandidateError(f"{where}: {wrong}", hint="give other shapes another [[launch]], told apart by `when`")
+    return TensorMap(planned.of, tensor.dtype, shape, box, swizzle)
+
+
+def _argument(
+    text: str, where: str, names: Names, buffers: Mapping[str, TensorSpec], maps: Mapping[str, PlannedMap]
+) -> Argument:
     expression, _, declared = (part.strip() for part in text.partition(":"))
     if expression in buffers:
         return Argument("ptr", expression, dtype=buffers[expression].dtype)
+    if expression in maps:
+        return Argument("map", expression)
     value = evaluate(expression, names, where)
     kind = declared or ("f32" if isinstance(value, float) else "i32")
     if kind not in _ARG_TYPES:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
+
+from forewarp.gpu_runner.formats import c_types
+from forewarp.gpu_runner.formats.plan import TensorMap
 
 Handle = ctypes.c_void_p
 
@@ -40,6 +44,68 @@ def make_context() -> None:
     call("cuDeviceGet", ctypes.byref(handle), 0)
     call("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
     call("cuCtxSetCurrent", context)
+
+
+_MAP_BYTES, _MAP_ALIGNMENT, _PROMOTED_TO_256 = 128, 64, 3
+_MAP_TYPES = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
+_MAP_BITS = {1: 0, 2: 1, 4: 2, 8: 4}
+"""CUtensorMapDataType by bytes of an element, for integers and for what only kernels tell apart, such as fp8."""
+_SWIZZLES = (0, 32, 64, 128)
+
+
+def encode(planned: TensorMap, address: int) -> ctypes.Array[ctypes.c_ubyte]:
+    """Return the CUtensorMap of a contiguous tensor at an address; what lies outside of it reads as zeros."""
+    size, rank = c_types.size(planned.dtype), len(planned.shape)
+    extents, strides = planned.shape[::-1], [size]
+    for extent in extents[:-1]:
+        strides.append(strides[-1] * extent)
+    raw = bytearray(_MAP_BYTES + _MAP_ALIGNMENT)
+    start = -ctypes.addressof(ctypes.c_ubyte.from_buffer(raw)) % _MAP_ALIGNMENT
+    encoded = (ctypes.c_ubyte * _MAP_BYTES).from_buffer(raw, start)
+    call(
+        "cuTensorMapEncodeTiled",
+        ctypes.byref(encoded),
+        _MAP_TYPES.get(planned.dtype, _MAP_BITS[size]),
+        rank,
+        Handle(address),
+        (ctypes.c_uint64 * rank)(*extents),
+        (ctypes.c_uint64 * rank)(*strides[1:]),
+        (ctypes.c_uint32 * rank)(*planned.box[::-1]),
+        (ctypes.c_uint32 * rank)(*[1] * rank),
+        0,
+        _SWIZZLES.index(planned.swizzle),
+        _PROMOTED_TO_256,
+        0,
+    )
+    return encoded
+
+
+class _LaunchAttribute(ctypes.Structure):
+    """CUlaunchAttribute."""
+
+    _fields_ = [("number", ctypes.c_uint64), ("value", ctypes.c_ubyte * 64)]
+
+
+class _LaunchConfiguration(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        ("extents", ctypes.c_uint * 7),
+        ("stream", Handle),
+        ("attributes", ctypes.POINTER(_LaunchAttribute)),
+        ("count", ctypes.c_uint),
+    ]
+
+
+def launch(
+    function: Handle, extents: Sequence[int], stream: Handle, arguments: Any, attributes: Sequence[tuple[int, str]] = ()
+) -> None:
+    """Enqueue a kernel; `extents` are grid, block and bytes of shared memory, attributes as in `KernelLaunch`."""
+    listed = (_LaunchAttribute * len(attributes))(
+        *(_LaunchAttribute(n, (ctypes.c_ubyte * 64)(*bytes.fromhex(v))) for n, v in attributes)
+    )
+    how = _LaunchConfiguration((ctypes.c_uint * 7)(*extents), stream, listed, len(attributes))
+    call("cuLaunchKernelEx", ctypes.byref(how), function, arguments, None)
 
 
 class KernelNode(ctypes.Structure):

@@ -38,7 +38,7 @@ _ELSEWHERE = (1, 3)
 """Kinds of memory that are not device memory with an address: the host's, and arrays."""
 _PACKED_POINTER, _PACKED_SIZE = 1, 2
 _POINTER_BYTES, _MEMORY_TYPE = 8, 2
-_PLAIN = "00" * 8
+PLAIN = "00" * 8
 """The data of an edge by which one node waits for the end of another."""
 
 
@@ -242,7 +242,7 @@ class Built:
         """Add nodes behind all that was added before; `functions` are the code of the launches, by node."""
         before, handles = self._ends, [self._add(node, functions[i]) for i, node in enumerate(nodes)]
         # A node behind an edge of another kind may begin before the node in front of it has ended.
-        begun, followed = {e.to for e in edges}, {e.after for e in edges if e.data == _PLAIN}
+        begun, followed = {e.to for e in edges}, {e.after for e in edges if e.data == PLAIN}
         for edge in edges:
             self._connect(handles[edge.after], handles[edge.to], edge.data)
         for end in before:
@@ -267,7 +267,7 @@ class Built:
             driver.call("cuGraphAddEmptyNode", *where)
         return handle
 
-    def _connect(self, after: Handle, to: Handle, data: str = _PLAIN) -> None:
+    def _connect(self, after: Handle, to: Handle, data: str = PLAIN) -> None:
         edge = driver.EdgeData.from_buffer_copy(bytes.fromhex(data))
         ends: Sequence[Any] = (ctypes.byref(after), ctypes.byref(to), ctypes.byref(edge))
         driver.call("cuGraphAddDependencies_v2", self.graph, *ends, ctypes.c_size_t(1))

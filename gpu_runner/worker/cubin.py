@@ -11,13 +11,18 @@ from typing import Any
 import torch
 
 from forewarp.gpu_runner.formats.plan import ResolvedLaunch
+from forewarp.gpu_runner.lifting import driver
 from forewarp.gpu_runner.lifting.chain import fill
-from forewarp.gpu_runner.lifting.driver import CudaError, call
-from forewarp.gpu_runner.lifting.graph import Built, GraphNode, KernelLaunch
+from forewarp.gpu_runner.lifting.driver import CudaError, EdgeData, call
+from forewarp.gpu_runner.lifting.graph import PLAIN, Built, Edge, GraphNode, KernelLaunch
 from forewarp.gpu_runner.worker.runners import Buffers, find_plan
 
 _MAX_DYNAMIC_SHARED = 8
 _DEFAULT_SHARED = 48 << 10
+_COOPERATIVE, _DEPENDENT = 2, 6
+"""Launch attributes: cooperative, and programmatic stream serialisation, which graphs have as edges instead."""
+_ON = (1).to_bytes(64, "little").hex()
+_PROGRAMMATIC = bytes(EdgeData(from_port=1, kind=1)).hex()
 
 
 def reset_persisting_l2() -> None:
@@ -67,6 +72,9 @@ class CubinRunner:
         self._modules: dict[str, Module] = {}
         self._launches: list[list[tuple[Any, ...]]] = [[] for _ in buffers.by_slot]
         self._nodes: list[list[tuple[Any, GraphNode]]] = [[] for _ in buffers.by_slot]
+        self._edges = [
+            Edge(i, i + 1, _PROGRAMMATIC if step.dependent else PLAIN) for i, step in enumerate(plan.launches[1:])
+        ]
         self._kept: list[Any] = []
         for index, step in enumerate(plan.launches):
             kernel = kernels[str(index)]
@@ -75,7 +83,8 @@ class CubinRunner:
                 values = [buffers.c_argument(a, slot) for a in step.args]
                 values += [ctypes.c_void_p(0)] * kernel["extra_params"]
                 self._kept.append(values)
-                self._launches[slot].append((function, *step.grid, *kernel["block"], kernel["shared"], pack(values)))
+                extents = (*step.grid, *kernel["block"], kernel["shared"])
+                self._launches[slot].append((function, extents, pack(values), _attributes(step, first=index == 0)))
                 self._nodes[slot].append((function, _node(step, kernel, values)))
 
     def _module(self, path: Path) -> Module:
@@ -86,8 +95,8 @@ class CubinRunner:
     def run(self, slot: int) -> None:
         """Enqueue the launches; the caller synchronises."""
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        for *configuration, arguments in self._launches[slot]:
-            call("cuLaunchKernel", *configuration, stream, arguments, None)
+        for function, extents, arguments, attributes in self._launches[slot]:
+            driver.launch(function, extents, stream, arguments, attributes)
 
     def ready(self) -> list[GraphNode]:
         """Return what zeroes the scratch."""
@@ -95,8 +104,8 @@ class CubinRunner:
 
     def add_to(self, graph: Built, slot: int = 0) -> None:
         """Append the launches on a slot to a graph."""
-        for function, node in self._nodes[slot]:
-            graph.add([node], [], [function])
+        functions, nodes = zip(*self._nodes[slot], strict=True)
+        graph.add(nodes, self._edges, functions)
 
     def prepare(self) -> None:
         """Zero the scratch outside the timed window."""
@@ -108,10 +117,17 @@ class CubinRunner:
             module.unload()
 
 
+def _attributes(step: ResolvedLaunch, *, first: bool) -> tuple[tuple[int, str], ...]:
+    """Return the attributes of a launch on a stream; the first one follows nothing of its own."""
+    numbers = (_COOPERATIVE,) * step.cooperative + (_DEPENDENT,) * (step.dependent and not first)
+    return tuple((number, _ON) for number in numbers)
+
+
 def _node(step: ResolvedLaunch, kernel: Mapping[str, Any], values: Sequence[Any]) -> GraphNode:
     grid, block = (_triple(step.grid), _triple(kernel["block"]))
     raw = tuple(bytes(v).hex() for v in values)
-    return GraphNode("launch", KernelLaunch(step.kernel, 0, grid, block, kernel["shared"], raw))
+    attributes = ((_COOPERATIVE, _ON),) * step.cooperative
+    return GraphNode("launch", KernelLaunch(step.kernel, 0, grid, block, kernel["shared"], raw, attributes=attributes))
 
 
 def _triple(numbers: Sequence[int]) -> tuple[int, int, int]:

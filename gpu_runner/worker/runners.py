@@ -11,7 +11,7 @@ import torch
 
 from forewarp.core import serde
 from forewarp.gpu_runner.formats.plan import Argument, ResolvedPlan
-from forewarp.gpu_runner.lifting import streams
+from forewarp.gpu_runner.lifting import driver, streams
 from forewarp.gpu_runner.worker.problem import OnNest, outputs_of, tensors_of
 from forewarp.gpu_runner.worker.state import State
 
@@ -237,6 +237,7 @@ class Buffers:
         self.scratch = {
             s.name: torch.zeros(s.shape, dtype=getattr(torch, s.dtype), device=device) for s in plan.scratch
         }
+        self.maps = plan.maps
         shared = {local: params[key] for local, key in plan.params.items()}
         shared |= dict(zip(plan.outputs, outputs, strict=True)) | self.scratch
         self.by_slot = [shared | dict(zip(plan.inputs, values, strict=True)) for values in slots]
@@ -252,6 +253,9 @@ class Buffers:
         """Return the argument as a ctypes value."""
         if argument.kind == "ptr":
             return ctypes.c_void_p(self.by_slot[slot][argument.name].data_ptr())
+        if argument.kind == "map":
+            found = self.maps[argument.name]
+            return driver.encode(found, self.by_slot[slot][found.of].data_ptr())
         return _CTYPES[argument.kind](argument.value)
 
 

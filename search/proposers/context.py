@@ -11,7 +11,9 @@ from typing import Any
 
 from forewarp.core.protocols import Attempt
 from forewarp.core.values import Forecast, KernelPlan, Measurement
+from forewarp.prompts import cards
 from forewarp.prompts.render import render
+from forewarp.search.proposers import diagnosis
 from forewarp.search.proposers.operators import Directive, is_uneven
 from forewarp.search.proposers.past import Past, source_of, works
 from forewarp.search.proposers.recorded import Archived
@@ -68,6 +70,7 @@ def prompt(
         others=_others(past, shown),
         failed=_failed(past, shown | set(tried)),
         inspiration=_inspiration(inspiration, room),
+        cards=_cards(past, begin, room),
     )
 
 
@@ -88,7 +91,8 @@ def _program(past: Past, attempt: Attempt, room: _Room, most: int) -> dict[str, 
     candidate, m = attempt.proposal.candidate, attempt.measurement
     worked = m if m is not None and works(attempt) else None
     evidence = attempt.build.evidence if attempt.build else None
-    facts = dict(evidence.facts) if evidence else {}
+    all_facts = dict(evidence.facts) if evidence else {}
+    facts = dict(all_facts)
     return {
         "language": candidate.language,
         "speedup": worked.speedup if worked else None,
@@ -104,7 +108,7 @@ def _program(past: Past, attempt: Attempt, room: _Room, most: int) -> dict[str, 
         "failed": attempt.outcome == "compile_error" or (m is not None and not worked),
         "forecast": _forecast(attempt.forecast) if attempt.forecast else "",
         "idea": _line(attempt.proposal.note, _IDEA_CHARS * 3),
-        "facts": evidence_text.lines(facts),
+        "facts": [*evidence_text.lines(facts), *diagnosis.sentences(candidate, all_facts, _seconds(m), past.target)],
         "problems": evidence.problems if evidence else (),
         "source": room.take(candidate.source, most),
     }
@@ -248,6 +252,18 @@ def _module(past: Past, room: _Room) -> str:
     """Return the first module among the seeds, such as that of torch's Inductor; "" where there is none."""
     seed = next((s for s in past.task.seeds if s.language == "python"), None)
     return room.take(seed.source, _MAIN_CHARS) if seed else ""
+
+
+def _cards(past: Past, begin: Attempt | None, room: _Room) -> list[dict[str, Any]]:
+    """Return the cards that apply, with the first example that fits whole and is not what is begun from."""
+    evidence = begin.build.evidence if begin and begin.build else None
+    told = f"{past.task.name} {past.task.family} {past.task.reference}"
+    shown: list[dict[str, Any]] = []
+    for card in cards.choose(told, past.target.arch, past.languages, evidence.facts if evidence else {}):
+        source = card.source
+        fits = 0 < len(source) <= room.left and not any(c["source"] for c in shown) and begin is None
+        shown.append({"title": card.title, "text": card.text, "source": room.take(source, len(source)) if fits else ""})
+    return shown
 
 
 def _inspiration(kernel: Archived | None, room: _Room) -> dict[str, Any] | None:

@@ -219,6 +219,59 @@ def test_resolve_errors_name_what_to_change(plan: str, task: Signature, message:
         plans.resolve(plans.parse(cuda(plan)), task, {})
 
 
+MAPPED = """
+inputs = ["x"]
+outputs = ["y"]
+[tensor_maps]
+tiles = { of = "x", box = [64, 32], swizzle = 128 }
+[[launch]]
+kernel = "copy"
+when = "x.shape[1] % 4 == 0"
+cooperative = true
+args = ["tiles", "y"]
+grid = [1]
+block = [32]
+[[launch]]
+kernel = "slow"
+when = "x.shape[1] % 4 != 0"
+args = ["x", "y"]
+grid = [1]
+block = [32]
+"""
+
+
+def mapped(cols: int, change: tuple[str, str] = ("", "")) -> plans.ResolvedPlan:
+    return plans.resolve(plans.parse(cuda(MAPPED.replace(*change))), signature(inputs=(spec("0", 100, cols),)), {})
+
+
+def test_shapes_have_launches_of_their_own_and_maps_only_where_they_are_used() -> None:
+    plan = mapped(64)
+    assert [(e.kernel, e.cooperative, e.args[0].kind) for e in plan.launches] == [("copy", True, "map")]
+    assert plan.maps == {"tiles": plans.TensorMap("x", "float32", (100, 64), (64, 32), 128)}
+    other = mapped(65)
+    assert ([e.kernel for e in other.launches], other.maps) == (["slow"], {})
+    with pytest.raises(CandidateError, match="every `when` is false"):
+        mapped(64, ("x.shape[1] % 4 == 0", "0"))
+
+
+@pytest.mark.parametrize(
+    ("cols", "change", "message"),
+    [
+        (65, ('"x.shape[1] % 4 == 0"', "1"), "rows of 260 bytes and rows of a box of 128 must be multiples of 16"),
+        (64, ("box = [64, 32]", "box = [64, 64]"), "a row of the box has 256 bytes; 128 is the most"),
+        (64, ("box = [64, 32]", "box = [512, 32]"), "an extent above 256"),
+        (64, ("box = [64, 32]", "box = [32]"), "the same number of extents"),
+        (64, ("box = [64, 32]", "shape = [200, 64], box = [64, 32]"), "more elements than x"),
+        (64, ("swizzle = 128", "swizzle = 100"), "it is 0, 32, 64 or 128"),
+        (64, ('of = "x"', 'of = "z"'), "'z' is no buffer"),
+        (64, ("cooperative = true", "cooperative = 1"), "must be true or false"),
+    ],
+)
+def test_maps_that_the_driver_would_refuse_say_why(cols: int, change: tuple[str, str], message: str) -> None:
+    with pytest.raises(CandidateError, match=message):
+        mapped(cols, change)
+
+
 def test_resolve_knows_the_limits_of_a_block_and_of_warps() -> None:
     with pytest.raises(CandidateError, match="at most 1024"):
         plans.resolve(plans.parse(cuda()), signature(), {"BLOCK": 2048})

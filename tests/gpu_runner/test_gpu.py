@@ -145,3 +145,49 @@ def test_bundled_seeds_are_right(executor: LocalExecutor, name: str) -> None:
         if seed.language != "cpp":
             result = measure(executor, seed, task)
             assert result.status == "ok", f"{seed.language}: {result.log}"
+
+
+DEPENDENT = """/*forewarp
+inputs = ["x"]
+outputs = ["y"]
+[let]
+n = "numel(x)"
+[scratch]
+twice = { dtype = "float32", shape = ["n"] }
+[[launch]]
+kernel = "double_all"
+cooperative = true
+args = ["x", "twice", "n"]
+grid = [8]
+block = [256]
+[[launch]]
+kernel = "add_one"
+dependent = true
+args = ["twice", "y", "n"]
+grid = ["cdiv(n, 256)"]
+block = [256]
+*/
+#include <cooperative_groups.h>
+extern "C" __global__ void double_all(const float* x, float* y, int n) {
+    for (int i = blockIdx.x * 256 + threadIdx.x; i < n; i += gridDim.x * 256) y[i] = x[i];
+    cooperative_groups::this_grid().sync();
+    for (int i = n - 1 - (blockIdx.x * 256 + threadIdx.x); i >= 0; i -= gridDim.x * 256) y[i] *= 2;
+    asm volatile("griddepcontrol.launch_dependents;");
+}
+extern "C" __global__ void add_one(const float* x, float* y, int n) {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    const int i = blockIdx.x * 256 + threadIdx.x;
+    if (i < n) y[i] = x[i] + 1;
+}
+"""
+
+
+def test_launches_that_synchronise_their_grid_and_that_begin_early_are_right(
+    executor: LocalExecutor, tmp_path: Path
+) -> None:
+    reference = tmp_path / "twice.py"
+    reference.write_text(
+        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return 2 * x + 1\n"
+        "def get_inputs():\n    return [torch.randn(50_000)]\ndef get_init_inputs():\n    return []\n"
+    )
+    assert measure(executor, Candidate(DEPENDENT, "cuda"), tasks.load(str(reference))).status == "ok"

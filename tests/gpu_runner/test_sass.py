@@ -64,6 +64,8 @@ def test_classes_and_widths_are_the_disassemblers(image: tuple[str, bytes], tmp_
         for bits in (8, 16, 32, 64, 128):
             ours = sum(c.widths.get(f"{name}.{bits}", 0) for c in found)
             assert ours == sum(m[0] in TOLD[name] and _bits(m) == bits for m in mnemonics), (name, bits)
+    for name, own in (("tensor", "HGMMA"), ("bulk_copy", "UTMALDG"), ("bulk_copy", "UTMASTG")):
+        assert sum(c.widths.get(f"{name}.{own}", 0) for c in found) == (bases[own] if arch == "sm_90" else 0)
     unknown = sum(c.mix.get("other", 0) for c in found)
     assert unknown <= 0.02 * sum(sum(c.mix.values()) for c in found)
 

@@ -344,3 +344,13 @@ def test_a_long_source_leaves_room_for_the_rest():
     past = Past(SEEDED, TARGET, known(long))
     text = prompt(past, Directive(LATER[0], long), None, edits=True)
     assert len(text) < SOURCE_CHARS
+
+
+def test_a_beginning_on_hopper_is_given_what_is_known_about_products_and_an_example():
+    product = replace(TASK, name="product", reference="def forward(self, a, b):\n    return a @ b")
+    past = Past(product, GPU, known())
+    text = prompt(past, Directive(FIRST[0]), None, edits=False)
+    assert "wgmma fed by TMA" in text
+    assert "tensor_maps" in text
+    cuda = replace(GPU, arch="sm_75")
+    assert "wgmma fed by TMA" not in prompt(Past(product, cuda, known()), Directive(FIRST[0]), None, edits=False)
