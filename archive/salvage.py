@@ -33,9 +33,12 @@ RowCheck = Callable[[str, Mapping[str, Any]], None]
 """Given a table and a row of it, raise one of `connection.DAMAGED_ROW` if the row cannot be used."""
 
 _TABLES = (
-    *("kernel", "task", "target", "signature", "run", "proposal", "forecast", "decision"),
+    *("kernel", "task", "target", "run", "signature", "proposal", "forecast", "decision"),
     *("measurement", "spend", "event", "holdout"),
 )
+"""Each after those that its rows refer to."""
+_PARENTS = {"kernel": "sha256", "run": "id", "proposal": "id"}
+_NO_PARENT = "FOREIGN KEY constraint failed"
 _BY_LENGTH = {
     **{4: "kernel", 5: "event", 6: "spend", 7: "decision", 8: "forecast", 13: "run"},
     **dict.fromkeys((11, 14, 15), "proposal"),
@@ -57,7 +60,6 @@ _JSON: Mapping[str, Mapping[str, Any]] = {
 """Columns that hold JSON, with the type of what it describes."""
 _NUMBERED = ("proposal", "measurement", "spend")
 """Tables whose ids have no gaps: a missing one was lost."""
-_MOST_NAMED = 20
 # SQLite's lock bytes: every open connection holds a shared lock on them.
 _SHARED_FIRST, _SHARED_SIZE = 0x40000002, 510
 
@@ -289,7 +291,6 @@ def _salvaged(path: Path, file: BinaryIO, made: Path, check: RowCheck) -> Salvag
         refusal = _refusal(whole).replace(str(whole), str(path))
         read = read_pages(copy)
     Archive(made).close()
-    lost: list[str] = []
     with closing(sqlite3.connect(made, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = DELETE")
         columns = {t: [str(r[1]) for r in db.execute(f"PRAGMA table_info({t})")] for t in _TABLES}
@@ -299,20 +300,16 @@ def _salvaged(path: Path, file: BinaryIO, made: Path, check: RowCheck) -> Salvag
                 rows[table].append(_row(columns[table], record, table))
         if not any(rows.values()) and not is_ours:
             raise UsageError(f"{path} is not an archive of forewarp", hint="pass --archive PATH")
-        db.execute("BEGIN")
+        losses: Counter[str] = Counter()
         for table in _TABLES:
-            lost += _write(db, table, rows[table], check)
-        # Gaps that an earlier repair left are not reported again.
-        is_new = bool(lost or read.damaged or refusal)
-        lost += _mended(db, is_new=is_new)
-        if is_new:
-            for table in _NUMBERED:
-                lost += _gaps(db, table, rows[table])
-        db.execute("COMMIT")
+            _write(db, table, rows[table], check, losses)
+        if losses or read.damaged or refusal:  # what an earlier repair lost is not reported again
+            losses.update(_missing(db, rows))
         kept = {t: int(db.execute(f"SELECT count(*) FROM {t}").fetchone()[0]) for t in _TABLES}
+    lost = [f"{count} {what}" for what, count in losses.items()]
     if read.damaged:
         unread = f", with {read.unread} rows that cannot be read" if read.unread else ""
-        lost.append(f"damaged pages of the file: {_ranges(sorted(read.damaged))}{unread}")
+        lost.append(f"{len(read.damaged)} damaged pages of the file{unread}")
     elif refusal and not lost:
         # An index or the schema is damaged.
         lost.append(f"no row, but SQLite cannot use the file as it is: {refusal}")
@@ -340,37 +337,48 @@ def _row(columns: list[str], record: PageRow, table: str) -> Row:
     return row
 
 
-def _write(db: sqlite3.Connection, table: str, rows: list[Row], check: RowCheck) -> list[str]:
-    """Insert the rows that are whole; returns a sentence for each loss among the others."""
-    named: dict[str, list[str]] = {}
-
-    def note(what: str, row: Row) -> None:
-        named.setdefault(what, []).append(_name(row))
-
+def _write(db: sqlite3.Connection, table: str, rows: list[Row], check: RowCheck, losses: Counter[str]) -> None:
+    """Insert the rows that are whole and belong to something; count the others in `losses`, by what is lost."""
+    # A measurement without its task or target is kept: both come back with the next measurement on them.
+    db.execute(f"PRAGMA foreign_keys = {'OFF' if table == 'measurement' else 'ON'}")
+    known = {t: {r[0] for r in db.execute(f"SELECT {key} FROM {t}")} for t, key in _PARENTS.items()}
+    db.execute("BEGIN")
     for row in rows:
         try:
             _check_values(table, row)
             check(table, row)
         except DAMAGED_ROW:
-            note(f"{table} rows that are damaged", row)
+            losses[f"{table} rows that are damaged"] += 1
             continue
+        if table == "run":  # it has copies of what it is about
+            name = serde.from_data(Task, json.loads(row["task_data"])).name
+            db.execute("INSERT OR IGNORE INTO task VALUES (?, ?, ?)", (row["task"], name, row["task_data"]))
+            db.execute("INSERT OR IGNORE INTO target VALUES (?, ?)", (row["target"], row["target_data"]))
+        for parent in ("run", "proposal") if table in ("measurement", "spend") else ():
+            if row.get(parent) is not None and row[parent] not in known[parent]:
+                row[parent] = None
+                losses[f"{table} rows that are kept, but whose {parent} is lost"] += 1
         if table == "measurement" and row.get("samples") is not None:
             try:
                 samples.join(row["data"], row["samples"])
             except DAMAGED_ROW:
                 row["samples"] = None
-                note("raw samples of measurements, whose results are kept", row)
-        values = tuple(row.values())
+                losses["raw samples of measurements, whose results are kept"] += 1
         try:
+            if table == "measurement" and row["kernel"] not in known["kernel"]:
+                raise sqlite3.IntegrityError(_NO_PARENT)
+            values = tuple(row.values())
             db.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", values)
         except sqlite3.IntegrityError as e:
             # A page that is no longer in use may hold a copy of a row.
             same = f"SELECT 1 FROM {table} WHERE {' AND '.join(f'{c} IS ?' for c in row)}"
-            if "UNIQUE" not in str(e) or db.execute(same, values).fetchone() is None:
-                note(f"{table} rows that contradict themselves or each other", row)
+            if _NO_PARENT in str(e):
+                losses[f"{table} rows whose run, proposal, kernel, task or target is lost"] += 1
+            elif "UNIQUE" not in str(e) or db.execute(same, tuple(row.values())).fetchone() is None:
+                losses[f"{table} rows that contradict themselves or each other"] += 1
         except (sqlite3.Error, OverflowError):
-            note(f"{table} rows that are damaged", row)
-    return [f"{len(names)} {what}: {_some(names)}" for what, names in named.items()]
+            losses[f"{table} rows that are damaged"] += 1
+    db.execute("COMMIT")
 
 
 def _check_values(table: str, row: Row) -> None:
@@ -401,83 +409,20 @@ def _check_target(data: str, name: str) -> None:
         raise ValueError("another target")
 
 
-def _mended(db: sqlite3.Connection, *, is_new: bool) -> list[str]:
-    """Restore rows that other rows have a copy of, detach trials from lost runs, and drop rows that belong to nothing.
-
-    Returns what is lost by it, in sentences. Measurements are kept where their kernel is: their task and target come
-    back when the same task is measured on the same target again.
-    """
-    for sha256, data in db.execute("SELECT DISTINCT task, task_data FROM run").fetchall():
-        name = serde.from_data(Task, json.loads(data)).name
-        db.execute("INSERT OR IGNORE INTO task VALUES (?, ?, ?)", (sha256, name, data))
-    db.execute("INSERT OR IGNORE INTO target SELECT DISTINCT target, target_data FROM run")
-    lost: list[str] = []
-    # Triggers guard append-only tables; they are dropped for this one change, before anybody else can see the file.
-    guards = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
-    for name, _ in guards:
-        db.execute(f"DROP TRIGGER {name}")
-
-    def ids(table: str, where: str) -> list[str]:
-        return [str(r[0]) for r in db.execute(f"SELECT id FROM {table} WHERE {where}")]
-
-    for table, column in (("measurement", "run"), ("measurement", "proposal"), ("spend", "run")):
-        gone = f"{column} IS NOT NULL AND {column} NOT IN (SELECT id FROM {column})"
-        gone += " AND anchor = 'reference'" if table == "measurement" else ""
-        if rows := ids(table, gone):
-            db.execute(f"UPDATE {table} SET {column} = NULL WHERE {gone}")
-            lost.append(f"the {column} of {len(rows)} {table} rows, which are kept: {_some(rows)}")
+def _missing(db: sqlite3.Connection, rows: Mapping[str, list[Row]]) -> dict[str, int]:
+    """Count the measurements whose task or target is lost, and ids below the highest that no row has."""
+    lost: dict[str, int] = {}
     for column, key in (("task", "sha256"), ("target", "name")):
-        rows = ids("measurement", f"{column} NOT IN (SELECT {key} FROM {column})")
-        if rows and is_new:
-            lost.append(
-                f"the {column} of {len(rows)} measurements, which are kept and count again once that {column} is"
-                f" measured again: {_some(rows)}"
-            )
-    while orphans := {
-        (str(table), row)
-        for table, row, parent, _ in db.execute("PRAGMA foreign_key_check").fetchall()
-        if table != "measurement" or parent not in ("task", "target")
-    }:
-        for table, number in sorted(Counter(t for t, _ in orphans).items()):
-            db.executemany(f"DELETE FROM {table} WHERE rowid = ?", [(r,) for t, r in orphans if t == table])
-            lost.append(f"{number} {table} rows whose run, proposal, kernel, task or target is lost")
-    for _, sql in guards:
-        db.execute(sql)
-    return lost
-
-
-def _gaps(db: sqlite3.Connection, table: str, seen: list[Row]) -> list[str]:
-    """Return, in words, the ids below the highest one that are missing and that no row in `seen` has."""
-    highest, count = db.execute(f"SELECT coalesce(max(id), 0), count(*) FROM {table}").fetchone()
-    if highest > 10 * (count + 100):  # a number that is damaged itself
-        return []
-    missing = sorted(set(range(1, highest)) - {r.get("id") for r in seen})
-    return [f"{len(missing)} {table} rows: {_ranges(missing)}"] if missing else []
-
-
-def _name(row: Row) -> str:
-    """Return the columns that tell a row from the others of its table."""
-    if (number := row.get("id")) is not None:
-        return str(number)
-    key = ("proposal", "round") if "proposal" in row else ("run", "seq") if "seq" in row else ("run", "kernel")
-    names = key if key[0] in row else ("sha256", "name", "task")
-    return "/".join(str(row[n])[:10] for n in names if n in row)
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(n if n.isprintable() else ascii(n) for n in names[:_MOST_NAMED])
-    return shown + (f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else "")
-
-
-def _ranges(numbers: list[int]) -> str:
-    """Return numbers as ranges: 3, 7–12."""
-    ranges: list[list[int]] = []
-    for n in numbers:
-        if ranges and n == ranges[-1][1] + 1:
-            ranges[-1][1] = n
-        else:
-            ranges.append([n, n])
-    return _some([str(a) if a == b else f"{a}–{b}" for a, b in ranges])
+        orphans = f"SELECT count(*) FROM measurement WHERE {column} NOT IN (SELECT {key} FROM {column})"
+        lost[f"measurements that are kept, and count again once their {column} is measured again"] = int(
+            db.execute(orphans).fetchone()[0]
+        )
+    for table in _NUMBERED:
+        highest, count = db.execute(f"SELECT coalesce(max(id), 0), count(*) FROM {table}").fetchone()
+        if highest <= 10 * (count + 100):  # else the number is damaged itself
+            seen = {r.get("id") for r in rows[table]}
+            lost[f"{table} rows that are gone"] = len(set(range(1, highest)) - seen)
+    return {what: number for what, number in lost.items() if number}
 
 
 def _refusal(path: Path) -> str:
