@@ -8,7 +8,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from forewarp.archive.rows import CandidateRow
 from forewarp.core.errors import CandidateError
 from forewarp.core.protocols import Executor, with_evidence
 from forewarp.core.values import DEVICE_ONLY, Build, Candidate, GateOutcome, Signature, Task
@@ -176,11 +175,6 @@ def program_key(candidate: Candidate) -> str:
         except CandidateError:
             pass
     return f"{candidate.language}\n{sorted(chosen.items())!r}\n{launches}\n{text}"
-
-
-def twin_of(row: CandidateRow) -> str:
-    """Return the short identity of the kernel to whose code another one compiles, "" where it does not."""
-    return row.reason.removeprefix(_SAME_CODE) if row.outcome == "same_code" else ""
 
 
 def _trim(log: str) -> str:

@@ -8,8 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from markupsafe import Markup
-
 from forewarp.report.html.chart import ChartFigure
 from forewarp.tools.parts import Interval
 
@@ -91,14 +89,6 @@ class SourceLines:
 
 
 @dataclass(frozen=True, slots=True)
-class ScrolledPicture:
-    """A picture that is scrolled, with keys of its colours."""
-
-    svg: Markup
-    keys: Sequence[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
 class Fold:
     """Blocks under a line that unfolds them."""
 
@@ -108,7 +98,7 @@ class Fold:
     open: bool = False
 
 
-PageBlock = str | SmallPrint | Heading | TextList | SourceLines | ScrolledPicture | Table | ChartFigure | Fold | None
+PageBlock = str | SmallPrint | Heading | TextList | SourceLines | Table | ChartFigure | Fold | None
 """A text is a paragraph; None is nothing."""
 
 

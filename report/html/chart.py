@@ -186,8 +186,7 @@ class PlotArea:
         self.parts.append(element("text", text, **style, x=x, y=y, text_anchor=anchor))
 
 
-def picture(parts: Sequence[Markup], width: int, height: int, label: str, *, free: bool = False) -> Markup:
-    """Return an SVG picture; a `free` one is never shrunk to the page."""
-    shrunk = {"class_": "free"} if free else {"style": f"min-width:{min(width, NARROW)}px"}
-    box = f"0 0 {width} {height}"
-    return element("svg", *parts, viewBox=box, width=width, height=height, role="img", aria_label=label, **shrunk)
+def picture(parts: Sequence[Markup], width: int, height: int, label: str) -> Markup:
+    """Return an SVG picture."""
+    box, style = f"0 0 {width} {height}", f"min-width:{min(width, NARROW)}px"
+    return element("svg", *parts, viewBox=box, width=width, height=height, role="img", aria_label=label, style=style)

@@ -3,85 +3,49 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
 from forewarp.report.html.blocks import (
+    CellValue,
     Fold,
     PageBlock,
-    ScrolledPicture,
     SmallPrint,
     SourceLines,
-    keys,
-    kind_of,
-    meaning,
+    TableCell,
+    became,
     table,
-    words,
 )
-from forewarp.report.html.chart import element, picture, tooltip
-from forewarp.tools.parts import Interval, median_of, shown, speedup_of
-from forewarp.tools.wording import counted
+from forewarp.tools.parts import median_of, shown, speedup_of
 
 if TYPE_CHECKING:
     from forewarp.archive.rows import CandidateRow
     from forewarp.core.values import Candidate, Measurement
 
-MOST_NODES = 240
+LEAD = "Measured candidates below what they were made from; the winner and its ancestors are in blue, and stand first."
+MOST_ROWS = 240
+MOST_STEPS = 24
+"""Most steps by which a candidate is moved to the right."""
 MOST_CHANGES = 20
 MOST_LINES = 240
 MOST_TEXT = 250_000
 """Most characters of all diffs together; later diffs are cut to their first lines."""
 
-STEP, ROW, LEFT, TOP = 24, 21, 14, 16
-BESIDE = 11
-"""Pixels from a candidate's dot to its label."""
-LETTER = 7.0
-"""Pixels that a letter of a label takes on average, at most."""
-
 Rows = Mapping[str, "CandidateRow"]
 
 
 @dataclass(frozen=True, slots=True)
-class LineageNode:
-    """One candidate of the tree, by its identity; `parent` and `mate` are nodes, "" where it has none there.
+class LineageRow:
+    """A candidate of the tree, so many steps below the first of its ancestors.
 
-    `winning` marks the winner, its parent, that one's parent, and so on; `leads` what was the best so far. `hidden`
-    counts the candidates made from it that are not in the tree, by what became of them.
+    `winning` marks the winner, its parent, that one's parent, and so on; `leads` what was the best so far.
     """
 
-    kernel: str
-    parent: str
-    mate: str
-    fate: str
-    speedup: Interval | None
-    about: str
+    row: CandidateRow
+    depth: int
     winning: bool
     leads: bool
-    hidden: Mapping[str, int]
-
-    @property
-    def unmeasured(self) -> bool:
-        """True if nothing is known of its speed yet."""
-        return self.fate in ("unmeasured", "unfinished")
-
-    @property
-    def label(self) -> tuple[str, str]:
-        """Result, and in a softer colour the candidate with what it was crossed with."""
-        result = f"{self.speedup.ratio:.3g}×" if self.speedup else "" if self.unmeasured else words(self.fate)
-        mate, more = f" with {self.mate[:4]}" if self.mate else "", sum(self.hidden.values())
-        return result, f" {self.kernel[:4]}{mate}{f' +{more}' if more else ''}"
-
-
-@dataclass(frozen=True, slots=True)
-class Lineage:
-    """Tree of the measured candidates and their ancestors; `left_out` counts those without a place in it."""
-
-    nodes: Sequence[LineageNode]
-    left_out: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 def fate(row: CandidateRow) -> str:
@@ -112,45 +76,36 @@ def by_kernel(rows: Sequence[CandidateRow]) -> dict[str, CandidateRow]:
     return found
 
 
-def lineage(rows: Sequence[CandidateRow], leads: Sequence[str], winner: str) -> Lineage:
-    """Return the tree of a run. `leads` are the kernels that were the best so far, in order; `winner` may be ""."""
+def lineage(rows: Sequence[CandidateRow], leads: Sequence[str], winner: str) -> list[LineageRow]:
+    """Return the tree of a run's measured candidates and their ancestors, each above those made from it.
+
+    `leads` are the kernels that were the best so far, in order; `winner` may be "". A large tree keeps these and what
+    is fastest. The winner's line comes first.
+    """
     known = by_kernel(rows)
     above = {kernel: _parent(row.parent, row, known) for kernel, row in known.items()}
-    mates = {kernel: _parent(row.mate, row, known) for kernel, row in known.items()}
-    # The winner's line follows first parents only: with crosses, nearly everything is an ancestor.
-    winning = _ancestors(winner if winner in known else "", above, {})
-    inside = winning | set(leads)
+    winning = _ancestors(winner if winner in known else "", above)
+    inside = winning.union(*(_ancestors(kernel, above) for kernel in leads))
 
-    def rank(kernel: str) -> tuple[bool, float]:
+    def slowness(kernel: str) -> float:
         m = known[kernel].measurement
-        return kernel not in leads, -((m.speedup if m and m.trusted else None) or 0.0)
+        return -((m.speedup if m and m.trusted else None) or 0.0)
 
-    for kernel in sorted((k for k, r in known.items() if r.measurement_id is not None), key=rank):
-        more = _ancestors(kernel, above, mates) - inside
-        if len(inside) + len(more) <= MOST_NODES:
+    for kernel in sorted((k for k, r in known.items() if r.measurement_id is not None), key=slowness):
+        more = _ancestors(kernel, above) - inside
+        if len(inside) + len(more) <= MOST_ROWS:
             inside |= more
-    hidden: dict[str, Counter[str]] = {}
-    left_out: Counter[str] = Counter()
-    for kernel, row in known.items():
-        if kernel not in inside:
-            counts = hidden.setdefault(above[kernel], Counter()) if above[kernel] in inside else left_out
-            counts[fate(row)] += 1
-    nodes = [
-        LineageNode(
-            kernel=kernel,
-            parent=above[kernel] if above[kernel] in inside else "",
-            mate=mates[kernel] if mates[kernel] in inside else "",
-            fate=fate(row),
-            speedup=speedup_of(row.measurement),
-            about=_about(row, known, hidden.get(kernel, {})),
-            winning=kernel in winning,
-            leads=kernel in leads,
-            hidden=hidden.get(kernel, {}),
-        )
-        for kernel, row in sorted(known.items(), key=lambda item: item[1].proposal)
-        if kernel in inside
-    ]
-    return Lineage(nodes, left_out)
+    children: dict[str, list[str]] = {}
+    for kernel in sorted(inside, key=lambda k: (k not in winning, known[k].proposal)):
+        children.setdefault(above[kernel], []).append(kernel)
+    found: list[LineageRow] = []
+    # Depth first without recursion: a chain of repairs may be longer than Python's stack.
+    left = [(kernel, 0) for kernel in reversed(children.get("", []))]
+    while left:
+        kernel, depth = left.pop()
+        found.append(LineageRow(known[kernel], depth, kernel in winning, kernel in leads))
+        left += [(child, depth + 1) for child in reversed(children.get(kernel, []))]
+    return found
 
 
 def _parent(named: str, row: CandidateRow, known: Rows) -> str:
@@ -159,102 +114,32 @@ def _parent(named: str, row: CandidateRow, known: Rows) -> str:
     return named if found is not None and found.proposal < row.proposal else ""
 
 
-def _ancestors(kernel: str, above: Mapping[str, str], mates: Mapping[str, str]) -> set[str]:
-    """Return a kernel and all that it was made from."""
+def _ancestors(kernel: str, above: Mapping[str, str]) -> set[str]:
+    """Return a kernel and all that it was made from, by first parents: with crosses, nearly all is an ancestor."""
     found: set[str] = set()
-    left = [kernel]
-    while left:
-        kernel = left.pop()
-        if kernel and kernel not in found:
-            found.add(kernel)
-            left += [above[kernel], mates.get(kernel, "")]
+    while kernel:
+        found.add(kernel)
+        kernel = above[kernel]
     return found
 
 
-def _about(row: CandidateRow, known: Rows, hidden: Mapping[str, int]) -> str:
-    """Return what a node's tooltip says."""
-    how = f"{row.operator or row.note[:120]} by {row.proposer}" if row.operator or row.note else f"by {row.proposer}"
-    lines = [
-        f"{row.candidate.short}, {how}, round {row.round}",
-        shown(row.candidate.tunables),
-        f"crossed with {row.mate[:10]}" if _parent(row.mate, row, known) else "",
-        f"forecast {median_of(row.forecast)}" if row.forecast else "",
-        f"{speedup_of(row.measurement) or ''} {meaning(fate(row))}".strip(),
-        "made from a candidate of another run" if row.parent and row.parent not in known else "",
-        f"{_counts(hidden)} made from it, not shown" if hidden else "",
-    ]
-    return "\n".join(line for line in lines if line)
-
-
-def lead(found: Lineage) -> str:
-    """Return what the tree shows."""
-    winning = [n for n in found.nodes if n.winning]
-    text = "Candidates that were measured and their ancestors; a blue ring marks those that became the best so far."
-    if len(winning) > 1:
-        text += f" The thick blue line leads to the winner through {counted(len(winning) - 1, 'ancestor')}."
-    elif winning and len(found.nodes) > 1:
-        text += " The winner was made from no other candidate."
-    return f"{text} “With” names the second parent of a cross." if any(n.mate for n in found.nodes) else text
-
-
-def tree(found: Lineage) -> list[PageBlock]:
-    """Return the tree, a row for each candidate; nothing where nothing was measured.
-
-    A line leaves its parent downwards and turns right at the child's row. In between stand descendants only, further to
-    the right, so that no line crosses a label.
-    """
-    if not found.nodes:
-        return []
-    places = _places(found)
-    ends = [places[n.kernel][0] + BESIDE + LETTER * sum(map(len, n.label)) for n in found.nodes]
-    width, height = round(max(ends)) + LEFT, 2 * TOP + ROW * (len(found.nodes) - 1)
-    # The winner's line lies over those that leave the same parents.
-    edges = [_edge(n, places) for n in sorted(found.nodes, key=lambda n: n.winning) if n.parent]
-    nodes = [part for n in found.nodes for part in _node(n, *places[n.kernel])]
-    title = f"Lineage of {counted(len(found.nodes), 'candidate')}, children below their parents and to the right"
-    notes: list[str] = []
-    if below := sum(sum(n.hidden.values()) for n in found.nodes):
-        notes.append(f"+N: so many candidates were made from this one and are not shown, {below:,} in all")
-    if found.left_out:
-        notes.append(f"without a place in the tree: {_counts(found.left_out)}")
-    drawn = ScrolledPicture(
-        picture([*edges, *nodes], width, height, title, free=True), keys(n.fate for n in found.nodes)
-    )
-    return [drawn, SmallPrint(f"{'; '.join(notes)}.") if notes else None]
-
-
-def _places(found: Lineage) -> dict[str, tuple[int, int]]:
-    """Return the position of each candidate: below its parent and what came of the siblings before it."""
-    children: dict[str, list[str]] = {}
-    # The winner's line comes first, so that it stays on top.
-    for n in sorted(found.nodes, key=lambda n: not n.winning):
-        children.setdefault(n.parent, []).append(n.kernel)
-    places: dict[str, tuple[int, int]] = {}
-    # Depth first without recursion: a chain of repairs may be longer than Python's stack.
-    left = [(kernel, 0) for kernel in reversed(children.get("", []))]
-    while left:
-        kernel, depth = left.pop()
-        places[kernel] = (LEFT + STEP * depth, TOP + ROW * len(places))
-        left += [(child, depth + 1) for child in reversed(children.get(kernel, []))]
-    return places
-
-
-def _edge(n: LineageNode, places: Mapping[str, tuple[int, int]]) -> Markup:
-    (x, y), (above_x, above_y) = places[n.kernel], places[n.parent]
-    kind = "edge won" if n.winning else "edge"
-    return element("path", class_=kind, d=f"M{above_x} {above_y}V{y - 6}q0 6 6 6H{x}")
-
-
-def _node(n: LineageNode, x: int, y: int) -> list[Markup]:
-    result, name = n.label
-    ring = [element("circle", class_="hollow best", cx=x, cy=y, r=7.5)] if n.leads else []
-    shape = f"{'hollow' if n.unmeasured else 'dot'} {kind_of(n.fate)}"
-    dot = element("circle", tooltip(n.about), class_=shape, cx=x, cy=y, r=4.5)
-    return [*ring, dot, element("text", result, element("tspan", name, class_="soft"), x=x + BESIDE, y=y + 4)]
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{n:,} {words(name)}" for name, n in sorted(counts.items(), key=lambda c: -c[1]))
+def tree(found: Sequence[LineageRow], candidates: int) -> list[PageBlock]:
+    """Return the tree as a table, children below their parents and to the right; nothing where nothing was measured."""
+    columns: dict[str, Callable[[LineageRow], CellValue]] = {
+        "candidate": lambda n: TableCell(
+            "\u00a0" * 2 * min(n.depth, MOST_STEPS) + n.row.candidate.short, "best" if n.winning else ""
+        ),
+        "made by": lambda n: f"{n.row.operator} by {n.row.proposer}" if n.row.operator else n.row.proposer,
+        "crossed with": lambda n: n.row.mate[:10],
+        "tunables": lambda n: shown(n.row.candidate.tunables),
+        "forecast [80 %]": lambda n: median_of(n.row.forecast) if n.row.forecast else None,
+        "measured [95 %]": lambda n: speedup_of(n.row.measurement),
+        "": lambda n: became(fate(n.row)),
+        "led": lambda n: "yes" if n.leads else "",
+    }
+    hidden = candidates - len(found)
+    note = SmallPrint(f"{hidden:,} other candidates, most of them not measured, are left out.") if hidden else None
+    return [table(found, columns, tall=len(found) > 20), note] if found else []
 
 
 def changes(

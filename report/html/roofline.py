@@ -8,17 +8,14 @@ from dataclasses import dataclass
 from statistics import geometric_mean, median
 from typing import TYPE_CHECKING
 
-from markupsafe import Markup
-
 from forewarp.report.html.blocks import PageBlock, TableCell, number, table
-from forewarp.report.html.chart import ChartFigure, PlotArea, element, log_axis, picture, rate, short, tooltip
+from forewarp.report.html.chart import ChartFigure, PlotArea, log_axis, rate, short
 
 if TYPE_CHECKING:
     from forewarp.core.values import Target
     from forewarp.tools.run_report import RunRecord, ShapeWork
 
 MOST_POINTS = 400
-WIDTH, ROW, NAME = 640, 46, 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +44,6 @@ class RooflineShape:
     def roof_share(self) -> float | None:
         """Share of the roofline that the winner reaches."""
         return self.work.floor_us / self.winner_us if self.work.floor_us and self.winner_us else None
-
-    def bytes_per_s(self, micros: float) -> float:
-        """Return the useful bytes a second of a kernel that takes so long."""
-        return self.work.bytes_moved / (micros * 1e-6)
 
     def flops_per_s(self, micros: float) -> float:
         """Return the counted operations a second of a kernel that takes so long."""
@@ -103,7 +96,7 @@ class Roofline:
         )
 
     def blocks(self) -> list[PageBlock]:
-        """Return the roofline where operations are counted, the bandwidth of each shape, and the numbers."""
+        """Return the roofline where operations are counted, and the numbers of each shape."""
         numbers = table(
             self.shapes,
             {
@@ -117,7 +110,7 @@ class Roofline:
                 "winner's share of the roof": lambda s: number(s.roof_share, ".0%"),
             },
         )
-        return [self._roofs(), self._bandwidth(), numbers]
+        return [self._roofs(), numbers]
 
     def _roofs(self) -> ChartFigure | None:
         """Return performance against arithmetic intensity; None where operations or rates are not known."""
@@ -154,33 +147,3 @@ class Roofline:
             "Each shape is a column of dots: candidates in grey, the winner in blue, the reference as a ring; lines "
             "are the device's roofs.",
         )
-
-    def _bandwidth(self) -> ChartFigure:
-        """Return for each shape the reference's and the winner's bytes a second as bars, all candidates as ticks."""
-        peak = self.target.memory_bandwidth
-        speeds = [s.bytes_per_s(us) for s in self.shapes for us in (s.reference_us, *(p.micros for p in s.points))]
-        scale = (WIDTH - NAME - 10) / max([*speeds, peak or 0.0])
-        height = ROW * len(self.shapes) + 34
-        parts = [part for place, s in enumerate(self.shapes) for part in _bars(s, 6 + ROW * place, scale)]
-        if peak:
-            x, text = NAME + peak * scale, f"peak {rate(peak, 'B/s')}, data sheet"
-            parts.append(element("line", class_="axis", x1=x, y1=4, x2=x, y2=height - 28))
-            parts.append(element("text", text, class_="soft", x=x, y=height - 14, text_anchor="end"))
-        title = "Bytes a second on each shape" + ("" if peak else "; the device's peak is not known")
-        caption = (
-            "Grey bar: the reference; blue bar: the winner; ticks: every candidate that was timed. Useful bytes only."
-        )
-        return ChartFigure(title, caption, picture(parts, WIDTH, height, title), WIDTH)
-
-
-def _bars(s: RooflineShape, y: int, scale: float) -> list[Markup]:
-    parts = [element("text", s.work.workload[:24], x=NAME - 8, y=y + 19, text_anchor="end")]
-    for offset, kind, who, micros in ((0, "even", "reference", s.reference_us), (14, "best", "winner", s.winner_us)):
-        if micros is not None:
-            speed = s.bytes_per_s(micros)
-            text = tooltip(f"{who}: {micros:.3g} µs, {rate(speed, 'B/s')}")
-            parts.append(
-                element("rect", text, class_=f"bar {kind}", x=NAME, y=y + offset, width=speed * scale, height=12)
-            )
-    ticks = sorted({round(NAME + s.bytes_per_s(p.micros) * scale, 1) for p in s.points})
-    return [*parts, element("path", class_="mark none", d="".join(f"M{x:g} {y + 28}v6" for x in ticks))]

@@ -55,14 +55,14 @@ def page(document: SearchResult, record: RunRecord) -> str:
     made = steps(record)
     leads = [s.row.candidate.sha256 for s in made if s.leads]
     best = document.best.kernel.sha256 if document.best else ""
-    tree = lineage.lineage(record.candidates, leads, best)
+    tree = lineage.tree(lineage.lineage(record.candidates, leads, best), len(lineage.by_kernel(record.candidates)))
     roofline = Roofline.of(record, best)
     outcomes = scores_of_run(record.run.id, record.run.task.name, record.candidates)
     sections = [
         Section("progress", "Best so far against budget", _progress(document, made, roofline)),
         Section("winner", "The winner", _winner(document)),
         Section("forecasts", "Forecast against measurement", _forecasts(document, outcomes), _how_many(outcomes)),
-        Section("lineage", "Lineage", lineage.tree(tree), lineage.lead(tree)),
+        Section("lineage", "Lineage", tree, lineage.LEAD),
         Section("changes", "What changed", lineage.changes(record.candidates, record.run.task.seeds, leads, best)),
         Section("roofline", "Roofline", roofline.blocks() if roofline else (), roofline.lead() if roofline else ""),
         Section("proposers", "Who proposed what", decisions.proposers(record.candidates, leads)),

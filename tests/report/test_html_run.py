@@ -47,7 +47,7 @@ class Shown:
         return [s.row.candidate.sha256 for s in self.steps if s.leads]
 
     @property
-    def lineage(self) -> lineage.Lineage:
+    def lineage(self) -> list[lineage.LineageRow]:
         return lineage.lineage(self.record.candidates, self.leads, self.best)
 
     @property
@@ -112,29 +112,31 @@ def test_a_searched_run_has_a_step_for_every_measurement_and_ends_with_the_confi
     assert total(decisions.proposers(made.record.candidates, made.leads), "improvements") == len(leads)
 
 
-def test_the_tree_holds_what_was_measured_and_counts_the_rest(archive: Archive) -> None:
+def test_the_tree_holds_what_was_measured_below_what_it_was_made_from(archive: Archive) -> None:
     result, made = of(archive, Writer(archive, 160).write())
-    nodes = {n.kernel: n for n in made.lineage.nodes}
-    measured = {c.kernel.sha256 for c in result.candidates if c.measured}
-    assert measured <= set(nodes)
-    hidden = sum(sum(n.hidden.values()) for n in nodes.values()) + sum(made.lineage.left_out.values())
-    assert hidden + len(nodes) == len({c.kernel.sha256 for c in result.candidates})
-    assert all(n.parent in nodes for n in nodes.values() if n.parent)
-    assert any(n.mate in nodes for n in nodes.values())
+    found = [n.row.candidate.sha256 for n in made.lineage]
+    assert len(found) == len(set(found))
+    assert {c.kernel.sha256 for c in result.candidates if c.measured} <= set(found)
+    line: list[str] = []
+    for n in made.lineage:
+        line = [*line[: n.depth], n.row.candidate.sha256]
+        assert len(line) == n.depth + 1
+        if n.depth:
+            assert n.row.parent == line[-2]
     assert result.best is not None
-    above = result.best.kernel.sha256
-    while above:
-        assert nodes[above].winning
-        above = nodes[above].parent
-    assert {n.kernel for n in nodes.values() if n.leads} == set(made.leads)
+    winning = [n for n in made.lineage if n.winning]
+    assert made.lineage[: len(winning)] == winning
+    assert winning[-1].row.candidate.sha256 == result.best.kernel.sha256
+    assert {n.row.candidate.sha256 for n in made.lineage if n.leads} == set(made.leads)
+    assert len(column(lineage.tree(made.lineage, len(found) + 1), "candidate")) == len(found)
 
 
 def test_a_large_tree_keeps_the_leads(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lineage, "MOST_NODES", 40)
+    monkeypatch.setattr(lineage, "MOST_ROWS", 40)
     _, made = of(archive, Writer(archive, 160, forecaster="").write())
-    leads = set(made.leads)
-    assert len(leads) <= len(made.lineage.nodes) <= 40 + len(leads)
-    assert leads <= {n.kernel for n in made.lineage.nodes}
+    shown, whole = {n.row.candidate.sha256 for n in made.lineage}, len(made.record.candidates)
+    assert set(made.leads) <= shown
+    assert len(shown) < whole / 2
 
 
 def test_changes_say_what_became_of_text_and_tunables(archive: Archive) -> None:
@@ -228,7 +230,7 @@ def test_a_run_that_was_killed_in_a_measurement_is_told_as_such(archive: Archive
     assert (result.status, lost(made.record.run), len(begun_ones)) == ("running", True, 1)
     assert "resume it" in result.summary
     assert len(made.steps) == 3
-    assert Counter(n.fate for n in made.lineage.nodes)["unfinished"] == 1
+    assert Counter(lineage.fate(n.row) for n in made.lineage)["unfinished"] == 1
 
 
 def test_a_run_that_has_just_begun_shows_nothing(archive: Archive) -> None:
