@@ -134,7 +134,7 @@ def _drawn(tensor: torch.Tensor, *, weight: bool) -> str:
     if not tensor.numel():
         return f"torch.empty({shape}, dtype={dtype})"
     if dtype == torch.bool:
-        return f"torch.rand({shape}) < {float(tensor.float().mean()):.4g}"
+        return _triangle(tensor) or f"torch.rand({shape}) < {float(tensor.float().mean()):.4g}"
     if not tensor.is_floating_point():
         return f"torch.randn({shape}, dtype={dtype})" if tensor.is_complex() else _whole(tensor)
     about = distribution(tensor)
@@ -148,6 +148,22 @@ def _drawn(tensor: torch.Tensor, *, weight: bool) -> str:
     low, high = (float(v) for v in tensor.aminmax())
     ends = f".clamp_({low:.4g}, {high:.4g})" if min(mean - low, high - mean) < _FAR * std else ""
     return f"{empty}.normal_({mean:.4g}, {std:.4g}){ends}"
+
+
+def _triangle(mask: torch.Tensor) -> str:
+    """Return an expression for a mask that is true above or below a diagonal, "" for any other.
+
+    A random one in its place would let through values that the model never uses, such as a future position's.
+    """
+    if mask.dim() < 2 or bool(mask.all()) or not bool(mask.any()):
+        return ""
+    ones = torch.ones_like(mask)
+    row = mask.reshape(-1, *mask.shape[-2:])[0, 0]
+    edge = int(row.to(torch.int8).argmin()) if bool(row[0]) else int(row.to(torch.int8).argmax())
+    for name, diagonal in (("triu", edge), ("tril", edge - 1)):
+        if bool((mask == getattr(ones, name)(diagonal)).all()):
+            return f"torch.ones({tuple(mask.shape)}, dtype=torch.bool).{name}({diagonal})"
+    return ""
 
 
 def _whole(tensor: torch.Tensor) -> str:
@@ -173,9 +189,8 @@ def _special(tensor: torch.Tensor, *, weight: bool) -> str:
         return f"torch.full({shape}, {texts[0]}, dtype={dtype})"
     if len(values) == 2:
         first = tensor == values[0]
-        if len(shape) > 1 and bool((first == torch.ones_like(first).triu(1)).all()):
-            upper = f"torch.ones({shape}).triu(1) > 0"
-            return f"torch.full({shape}, {texts[1]}, dtype={dtype}).masked_fill({upper}, {texts[0]})"
+        if triangle := _triangle(first):
+            return f"torch.full({shape}, {texts[1]}, dtype={dtype}).masked_fill({triangle}, {texts[0]})"
         often = float(first.float().mean())
         return f"torch.where(torch.rand({shape}) < {often:.4g}, {texts[0]}, {texts[1]}).to({dtype})"
     finite = tensor[tensor.isfinite()].float()

@@ -22,7 +22,7 @@ from torch.utils import _pytree as pytree
 from forewarp.gpu_runner.worker import memory
 from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.loading import load_problem
-from forewarp.gpu_runner.worker.problem import ReferenceFailed, build_model, running_reference
+from forewarp.gpu_runner.worker.problem import ReferenceFailed, build_model, load_module, running_reference
 from forewarp.gpu_runner.worker.requests import TaskFailure, TaskJob
 from forewarp.gpu_runner.worker.task_confinement import run_confined
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
@@ -37,6 +37,9 @@ _LEAST_CALLS, _MOST_CALLS = 2, 30
 _SHARE = 0.3
 """Of the seconds that are left of a job: for calls of the model as it is, made twice, and for those of its graph."""
 _MOST_KERNELS = 50
+_NARROWED = 8
+"""Times that inputs of a task may be drawn narrower, by `_NARROWER` each, until its results are finite."""
+_NARROWER = 0.25
 
 
 def run(job: ProfileJob, answer: Channel) -> None:
@@ -235,7 +238,8 @@ def _subgraphs(
         piece = cutter.piece(first, last)
         specs = {name: recorded.facts[name].spec for name in (*piece.inputs, *piece.weights)}
         found.setdefault(piece.identity(specs, recorded.graph.constants), []).append((first, last, piece))
-    draws = _draws(recorded, program, values, [places[0][2] for places in found.values()])
+    pieces = [places[0][2] for places in found.values()]
+    draws, finite = _draws(recorded, program, values, pieces)
     made: list[Subgraph] = []
     for sha256, places in found.items():
         first, last, piece = places[0]
@@ -251,7 +255,7 @@ def _subgraphs(
             sum(recorded.facts[name].size for name in borders),
             tuple(o for f in facts for o in f.operations),
         )
-        made.append(_with_problem(one, piece, recorded, draws, model))
+        made.append(_with_problem(one, piece, recorded, draws, finite, model))
     return made
 
 
@@ -262,7 +266,12 @@ def _title(operations: Sequence[str]) -> str:
 
 
 def _with_problem(
-    one: Subgraph, piece: Piece, recorded: RecordedGraph, draws: Mapping[str, str], model: str
+    one: Subgraph,
+    piece: Piece,
+    recorded: RecordedGraph,
+    draws: Mapping[str, str],
+    finite: Collection[str],
+    model: str,
 ) -> Subgraph:
     """Add the text of a task, or why there is none."""
     called = [s.text.partition("(")[0] for s in piece.statements]
@@ -279,35 +288,74 @@ def _with_problem(
     if why:
         return replace(one, why_not=why)
     names = parameter_names([recorded.graph.weights[w] for w in piece.weights])
-    text = problem(
+    text = partial(
+        problem,
         piece,
         sha256=one.sha256,
         title=one.title,
         model=model,
         parameters=dict(zip(piece.weights, names, strict=True)),
         constants=recorded.graph.constants,
-        draws=draws,
         trained={w: recorded.held[w].is_floating_point() and w.startswith("p_") for w in piece.weights},
     )
+    if all(name in finite for name in piece.outputs):
+        device = next((t.device for t in recorded.held.values()), torch.device("cpu"))
+        draws = _narrowed(piece, draws, lambda draws: text(draws=draws), device)
     specs = (recorded.facts[name].spec[0] for name in piece.outputs)
     layouts = tuple((shape, stride, dtype.removeprefix("torch.")) for shape, stride, dtype in specs)
-    return replace(one, problem=text, parameters=tuple(names), layouts=layouts)
+    return replace(one, problem=text(draws=draws), parameters=tuple(names), layouts=layouts)
 
 
 def _draws(
     recorded: RecordedGraph, program: GraphProgram, values: Mapping[str, Any], pieces: Sequence[Piece]
-) -> dict[str, str]:
-    """Return expressions that draw the inputs and weights of some pieces, from one more call."""
+) -> tuple[dict[str, str], set[str]]:
+    """Return expressions that draw inputs and weights of pieces, and which results are finite, from one more call."""
     found = {w: drawn(recorded.held[w], weight=True) for p in pieces for w in p.weights}
-    wanted = {name for p in pieces for name in p.inputs}
+    wanted, given = {name for p in pieces for name in p.inputs}, {name for p in pieces for name in p.outputs}
     found |= {n: drawn(values[n]) for n in wanted if isinstance(values.get(n), torch.Tensor)}
+    finite: set[str] = set()
 
     def keep(name: str, value: Any) -> None:
-        if name in wanted and isinstance(value, torch.Tensor):
-            found[name] = drawn(value)
+        if isinstance(value, torch.Tensor):
+            if name in wanted:
+                found[name] = drawn(value)
+            if name in given and bool(value.isfinite().all()):
+                finite.add(name)
 
     program.run(values, made=keep)
-    return found
+    return found, finite
+
+
+def _narrowed(
+    piece: Piece, draws: Mapping[str, str], text: Callable[[Mapping[str, str]], str], device: torch.device
+) -> Mapping[str, str]:
+    """Return the draws, the widest inputs narrower where the task's results are not finite, as the model's are.
+
+    What an operation takes the exponential of, say, has bounds in a model that a draw of its mean and spread has not.
+    Nothing is run on drawn whole numbers, which may be indices that belong together.
+    """
+    draws = dict(draws)
+    for _ in range(_NARROWED):
+        with torch.device(device):
+            module = load_module(text(draws), "subgraph", {})
+            inputs: list[torch.Tensor] = module.get_inputs()
+            if any(not i.is_floating_point() and i.dtype != torch.bool for i in inputs):
+                break
+            results = module.Model(*module.get_init_inputs())(*inputs)
+        if all(bool(t.isfinite().all()) for t in pytree.tree_leaves(results)):
+            break
+        wide = {n: _reach(i) for n, i in zip(piece.inputs, inputs, strict=True) if i.is_floating_point()}
+        if not wide:
+            break
+        widest = max(wide, key=wide.__getitem__)
+        draws[widest] = f"{_NARROWER} * {draws[widest]}"
+    return draws
+
+
+def _reach(tensor: torch.Tensor) -> float:
+    """Return the largest finite value's magnitude."""
+    finite = tensor[tensor.isfinite()]
+    return float(finite.abs().max()) if finite.numel() else 0.0
 
 
 class _Cutter:

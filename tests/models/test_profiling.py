@@ -73,6 +73,39 @@ def test_weights_that_are_all_equal_are_spread(profile: ModelProfile) -> None:
     assert float(model.norm_weight.detach().std()) > 0.05
 
 
+_DECAYS = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, steps, x):
+        total = steps.cumsum(-1)
+        decay = total[..., :, None] - total[..., None, :]
+        later = torch.ones(decay.shape[-2:], dtype=torch.bool).triu(1)
+        return torch.softmax(decay.masked_fill(later, -torch.inf).exp() @ x @ x.transpose(-1, -2), -1)
+
+
+def get_inputs():
+    return [-40 * torch.rand(2, 33), torch.randn(2, 33, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_tasks_are_finite_where_the_model_is_and_keep_its_masks() -> None:
+    loaded = Problem.load(_DECAYS, Workload("default"), 1)
+    job = ProfileJob(task=tasks.from_source(_DECAYS, "decays"), target=detect_cpu(), seconds=5.0)
+    with torch.no_grad():
+        found = profiling._profile(job, loaded.module.Model(), loaded.arguments(1, "cpu"))
+    texts = [s.problem for s in found.subgraphs if s.problem]
+    assert any("triu(1)" in text for text in texts)
+    for text in texts:
+        module = load_module(text, "line", {})
+        assert bool(module.Model()(*module.get_inputs()).isfinite().all()), text
+
+
 def both(profile: ModelProfile, text: str) -> tuple[Any, Any, list[Any]]:
     module = import_text(text)
     torch.manual_seed(3)
