@@ -688,8 +688,9 @@ def _names_task(settings: Settings, word: str, *, alone: bool) -> bool:
 
 def _existing(folder: Path, name: str) -> str:
     """Return the name of a file that is there, below the folder; raises `UsageError`."""
-    if not inside(folder, name).is_file():
-        raise UsageError(f"there is no file {name} in {folder}", hint="name a kernel file below the working folder")
+    if not (path := inside(folder, name)).is_file():
+        problem = f"{name} is no regular file" if path.exists() else f"there is no file {name} in {folder}"
+        raise UsageError(problem, hint="name a kernel file below the working folder")
     return name
 
 
@@ -729,7 +730,7 @@ def _described_task(settings: Settings, name: str) -> str:
 def _cells(row: ListedCandidate) -> Sequence[object]:
     f, e, m = row.forecast, row.expected, row.measured
     correct = "–" if e.p_valid is None else f"{e.p_valid:.0%}"
-    surprise = "–" if m is None or m.surprise is None else f"{m.surprise:+.1f} σ"
+    surprise = "–" if m is None or m.surprise is None else f"{m.surprise:+z.1f} σ"
     forecast = spread(e.median, e.low, e.high)
     return row.number, _named(row), f.task, forecast, correct, f.advice or "–", _measured(row), surprise
 

@@ -61,6 +61,8 @@ class Conversation(BaseConversation):
         self._running: dict[str, str] = {}
         self._edits = FileEdits(self)
         self._resuming = False
+        self._why_outline = ""
+        """Why there was no summary, as it was said in this turn."""
         if past is not None:
             self._restore(past)
 
@@ -129,7 +131,8 @@ class Conversation(BaseConversation):
         with self._booking:
             self._spent = replace(self._spent, context_tokens=0)
         self._remember(made.messages)
-        if made.why_outline:
+        if made.why_outline not in ("", self._why_outline):
+            self._why_outline = made.why_outline
             self.emit(Noted(f"**No summary:** {made.why_outline}. The model goes on with an outline."))
         self.emit(Compacted(made.summary))
         return made.messages
@@ -152,6 +155,7 @@ class Conversation(BaseConversation):
     async def _run(self, text: str) -> None:
         began, self._resuming, self._turn = time.perf_counter(), False, None
         self._running.clear()
+        self._why_outline = ""
         self.emit(UserSaid(text))
         if self._spent != self._emitted:  # what an interrupted search still booked when its turn was over
             self.emit(self._spent)

@@ -263,7 +263,7 @@ def _mentioned(bare: str, folder: Path) -> Path | None:
 def _existing(name: str, folder: Path) -> Path:
     path = readable_file(folder, name)
     if not path.is_file():
-        problem = "is a folder" if path.is_dir() else "is not there"
+        problem = "is not there" if not path.exists() else "is a folder" if path.is_dir() else "is no regular file"
         raise UsageError(f"@{name}: {path} {problem}", hint="name a file below the working folder, or leave the @ out")
     return path
 

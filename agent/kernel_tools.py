@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -82,7 +83,7 @@ class KernelTools:
         self._conversation.emit(Progressed(call, "forecasting"))
         result = await self._in_thread(lambda executors: forecast_kernel(request, executors=executors))
         parent = self._parent(result) if len(kernels) == 1 else ""
-        for step in forecast_steps(result, [_text(k) for k in kernels], origin, parent=parent):
+        for step in forecast_steps(result, [(_text(k), _title(k)) for k in kernels], origin, parent=parent):
             self._conversation.emit(step)
         return result.model_dump(mode="json")
 
@@ -105,7 +106,8 @@ class KernelTools:
         loop, left = asyncio.get_running_loop(), asyncio.Event()
 
         def forecast(result: ForecastResult) -> None:
-            steps.extend(forecast_steps(result, [_text(kernel)], origin, parent=self._parent(result)))
+            texts = [(_text(kernel), _title(kernel))]
+            steps.extend(forecast_steps(result, texts, origin, parent=self._parent(result)))
             host.emit(steps[0])
 
         def allow(result: ForecastResult) -> str:
@@ -381,3 +383,11 @@ def _text(kernel: Kernel) -> str:
         return Path(kernel.path or "").read_text(errors="replace")
     except OSError as e:
         raise CandidateError(f"{kernel.path} cannot be read: {e.strerror}") from None
+
+
+def _title(kernel: Kernel) -> str:
+    """Return what to call a kernel in a table: its file, else the first line of its text where that is a comment."""
+    if kernel.path:
+        return Path(kernel.path).name
+    comment = re.match(r'\s*(?:"""|//|#\s)\s*(?!forewarp)(.*?)\.?\s*(?:"""|$)', kernel.source or "", re.MULTILINE)
+    return comment[1] if comment else ""

@@ -86,16 +86,19 @@ class ContextFullError(ModelError):
     """The conversation is too long for the model. `window` is the context that the provider named, in tokens."""
 
     def __init__(self, message: str, window: int | None = None) -> None:
-        super().__init__(message, hint="/compact summarises it, /model chooses another one")
+        super().__init__(message, hint="a new conversation has room again; /model chooses a model that reads more")
         self.window = window
 
 
 class _NoAnswerError(Exception):
-    """An answer that does not count. `feedback` tells the model what was wrong with it; "" where it is not at fault."""
+    """An answer that does not count. `feedback` tells the model what was wrong with it; "" where it is not at fault.
 
-    def __init__(self, reason: str, *, feedback: str = "", wait_s: float | None = None) -> None:
+    `hint` tells the user what to do when no other answer comes.
+    """
+
+    def __init__(self, reason: str, *, feedback: str = "", wait_s: float | None = None, hint: str = "") -> None:
         super().__init__(reason)
-        self.reason, self.feedback, self.wait_s = reason, feedback, wait_s
+        self.reason, self.feedback, self.wait_s, self.hint = reason, feedback, wait_s, hint
 
     @property
     def kind(self) -> Literal["lost", "none"]:
@@ -239,11 +242,13 @@ class ModelTurn:
         except exceptions.ModelContextWindowExceededError as e:
             raise ContextFullError(self._model.error(e).message, _named_window(e)) from e
         except (exceptions.AgentRunError, exceptions.UserError, OSError) as e:
+            if isinstance(e.__cause__, json.JSONDecodeError):
+                raise self._broken_off() from e
             error = self._model.error(e)
             wait_s = getattr(e, "retry_after", None)
             if not error.retryable or (wait_s is not None and wait_s > LONGEST_ASKED_S):
                 raise error from e
-            raise _NoAnswerError(error.message, wait_s=wait_s) from e
+            raise _NoAnswerError(error.message, wait_s=wait_s, hint=error.hint) from e
         finally:
             self._silence.end()
             self._hooks.context = None
@@ -261,9 +266,12 @@ class ModelTurn:
     def _given_up(self, lost: _NoAnswerError, tries: int) -> ModelError:
         other = "/model chooses another one"
         hint = f"try again later; {other}" if lost.kind == "lost" else f"ask in other words; {other}"
-        made = ModelError(f"{lost.reason}, {tries} times in a row", hint=hint)
+        made = ModelError(f"{lost.reason}, {tries} times in a row", hint=lost.hint or hint)
         made.retryable = lost.kind == "lost"
         return made
+
+    def _broken_off(self) -> _NoAnswerError:
+        return _NoAnswerError(f"the answer of {self._model.label} broke off")
 
     def _wait_s(self, lost: _NoAnswerError) -> float:
         if lost.kind == "none":
@@ -330,7 +338,7 @@ class ModelTurn:
         # Where a provider did not say how the answer ends, the library takes it for whole.
         ended = self._model.model.provider is None or (response.provider_details or {}).get("finish_reason")
         if not ended or response.finish_reason == "error":
-            raise _NoAnswerError(f"the answer of {label} broke off")
+            raise self._broken_off()
         if not response.tool_calls and not text:
             raise _NoAnswerError(f"{label} gave an empty answer", feedback=_EMPTY)
         if not response.tool_calls and _CALL_AS_TEXT.search(text):
@@ -529,7 +537,8 @@ def _result(part: Any) -> dict[str, Any]:
     if isinstance(content, list):
         details = cast("list[Mapping[str, Any]]", content)
         content = "; ".join(": ".join(filter(None, (".".join(map(str, d["loc"])), d["msg"]))) for d in details)
-    return {"error": str(content)}
+    unknown = re.match(r"Unknown tool name: '(.*?)'", str(content))
+    return {"error": f"there is no tool {unknown[1]}" if unknown else str(content)}
 
 
 def _named_window(error: Exception) -> int | None:

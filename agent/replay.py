@@ -94,7 +94,8 @@ def turns(events: Sequence[ConversationEvent]) -> list[list[ConversationEvent]]:
         if isinstance(event, UserSaid) and not event.steering:
             found.append([event])
         elif found and not isinstance(event, SettingChanged):
-            found[-1].append(event)
+            is_over = isinstance(found[-1][-1], Answered | Interrupted | Failed)
+            found[-1].insert(len(found[-1]) - is_over, event)  # spending is booked late
     return found
 
 

@@ -64,7 +64,12 @@ def run(
         talk.close()
     if shape != "text":
         printing.document(document(talk, seen, time.perf_counter() - began, replay=replay, full=shape == "json"))
-    match seen[-1] if seen else None:
+    return _told(seen[-1]) if seen else exits.OK
+
+
+def _told(end: ConversationEvent) -> int:
+    """Say how a turn ended where it did not end well, and return the exit code."""
+    match end:
         case Failed() as failed:
             exits.tell(failed.message, failed.hint)
             return exits.of_code(failed.code, retryable=failed.retryable)
@@ -100,7 +105,9 @@ async def _said(
             loop.add_signal_handler(number, interrupt)
         if signals.heeds_hangup():
             loop.add_signal_handler(signal.SIGHUP, hang_up)
-    for text in texts:
+    for number, text in enumerate(texts):
+        if number:  # only in a replay, which shows whose turn ended how
+            _told(seen[-1])
         async for event in talk.say(text):
             seen.append(event)
             show(event)
@@ -116,7 +123,7 @@ def _view(
 ) -> Callable[[ConversationEvent], None]:
     """Return what prints the events of a turn while it runs; for one document, nothing does."""
     if shape == "text":
-        return TextView(talk.candidates, quiet=quiet).show
+        return TextView(talk.candidates, quiet=quiet, replay=replay).show
     more: dict[str, Any] = {"replay": True} if replay else {}
     return (
         (lambda event: printing.json_line(events.to_data(event) | more)) if shape == "stream-json" else lambda _: None
@@ -126,8 +133,8 @@ def _view(
 class TextView:
     """View that prints the model's words on stdout once they are whole; tool calls and other events on stderr."""
 
-    def __init__(self, candidates: Candidates, *, quiet: bool) -> None:
-        self._candidates, self._quiet = candidates, quiet
+    def __init__(self, candidates: Candidates, *, quiet: bool, replay: bool = False) -> None:
+        self._candidates, self._quiet, self._replay = candidates, quiet, replay
         self._words = ""
         self._by_hand = False
 
@@ -136,6 +143,7 @@ class TextView:
         match event:
             case UserSaid(text=text, steering=False):
                 self._by_hand = text.startswith("/")
+                self._aside(f"> {text}" if self._replay else "")
             case TextDelta(text=text):
                 self._words += text
             case Retrying():
@@ -145,7 +153,10 @@ class TextView:
                 printing.out(text)
             case ToolReturned(summary=summary) if self._by_hand and "error" not in event.result:
                 printing.out(summary)
-            case ToolCalled() | Answered() | Failed() | Interrupted():
+            case Failed():
+                self._aside(self._words.strip())  # they are no answer
+                self._words = ""
+            case ToolCalled() | Answered() | Interrupted():
                 if self._words.strip():
                     printing.out(self._words.rstrip("\n"))
                 self._words = ""
@@ -246,7 +257,7 @@ def _in_words(event: ConversationEvent, candidates: Candidates) -> str:
         case ApprovalGiven(reply=reply, why=why):
             return one_line("allowed" if reply != "no" else f"not allowed{f': {why}' if why else ''}", UNREADABLE)
         case Compacted():
-            return "the conversation was summarised"
+            return "the conversation was shortened"
         case Answered() if event.input_tokens:
             return _paid(event)
         case _:
@@ -259,7 +270,7 @@ def _candidate(event: CandidateMeasured, candidates: Candidates) -> str:
     said = event.status
     if event.speedup is not None:
         said = f"{spread(event.speedup, event.low, event.high)} {event.verdict}"
-    came = "" if event.surprise is None else f", {event.surprise:+.1f} σ from its forecast"
+    came = "" if event.surprise is None else f", {event.surprise:+z.1f} σ from its forecast"
     return f"  candidate {number}: {said}{came}{' (replay)' if event.provenance == 'replay' else ''}"
 
 
@@ -285,7 +296,7 @@ def _summary(seen: Sequence[ConversationEvent]) -> str:
                 begun += text
             case Retrying():
                 begun = ""
-            case Interrupted() | Failed():
+            case Interrupted():
                 parts.append(begun.strip())
             case Noted(text=text) | Answered(text=text):
                 parts.append(text.strip())

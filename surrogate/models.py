@@ -226,6 +226,12 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())[:_LONGEST_REASON].rstrip(".")
 
 
+def _long(seconds: float) -> str:
+    """Return a time to wait in the unit in which it is a small number."""
+    size, unit = (1, "s") if seconds < 120 else (60, "min") if seconds < 7200 else (3600, "h")
+    return f"{seconds / size:.0f} {unit}"
+
+
 def _as_model_error(error: Exception, label: str) -> ModelError:
     """Return the error in one sentence of forewarp's, retryable where the same call may succeed later."""
     status = getattr(error, "status_code", 0) or 0
@@ -252,11 +258,12 @@ def _explained(error: Exception, status: int, label: str, wait_s: float | None) 
             return f"the account of {label} has no credit left", "add credit at the provider, or choose another model"
         case failures.ModelAuthenticationError() | failures.ModelHTTPError(status_code=401 | 403):
             key = _KEYS.get(label.partition(":")[0], "its variable")
-            return f"{label} refused the key", f"check the key in {key}, and that it may use this model"
+            refused = "access" if status == 403 else "the key"
+            return f"{label} refused {refused}", f"check the key in {key}, and that it may use this model"
         case failures.ModelNotFoundError() | failures.ModelHTTPError(status_code=404):
             return f"{label} was not found", "check the model's name and the base URL, which mostly ends in /v1"
         case failures.ModelRateLimitError():
-            wait = f"in {wait_s:.0f} s" if wait_s else "later"
+            wait = f"in {_long(wait_s)}" if wait_s else "later"
             return f"{label} gets too many requests or tokens", f"try again {wait}, or choose another model"
         case failures.ModelTimeoutError() | failures.ModelRequestTimeout() | failures.RunTimedOut():
             return f"{label} took too long", f"try again later, or allow more seconds by {TIMEOUT_VARIABLE}"

@@ -100,11 +100,11 @@ CandidateStep = CandidateForecast | CandidateMeasured
 
 
 def forecast_steps(
-    found: ForecastResult, texts: Sequence[str], origin: str, *, parent: str = ""
+    found: ForecastResult, texts: Sequence[tuple[str, str]], origin: str, *, parent: str = ""
 ) -> list[CandidateForecast]:
     """Return the kernels of a forecast as steps, the best first, without those that could not be read.
 
-    `texts` are those of the kernels in the order of the request.
+    `texts` are those of the kernels in the order of the request, each with what to call it.
     """
     ranked = [(one.kernel, one, one.position, one.problem) for one in found.ranking if one.kernel is not None]
     alone = [(found.kernel, found, 1, found.summary)]
@@ -114,7 +114,8 @@ def forecast_steps(
             one.forecast,
             task=found.task,
             device=found.device.name,
-            source=texts[position - 1],
+            source=texts[position - 1][0],
+            note=texts[position - 1][1],
             origin=origin,
             parent=parent,
             advice="reject" if one.forecast is None else one.recommendation or "",

@@ -274,6 +274,7 @@ class ForewarpApp(App[int]):
                     self._announce(f"{event.tool} waits for your approval")
             case ApprovalGiven():
                 self._approvals.settle(event.call)
+                self._status.message = ""
             case Spent() | SettingChanged() | UserSaid():
                 self._refresh_status()
             case _:

@@ -28,6 +28,9 @@ SCREENS = 2
 FRAME_S = 0.08
 """Seconds within which events are drawn together."""
 
+PAUSE = 4.0
+"""Times what a drawing took until the next one: a long block that grows is parsed and laid out anew each time."""
+
 TICK_S = 1.0
 """Seconds between updates of a running tool's time."""
 
@@ -103,6 +106,7 @@ class Chat(VerticalScroll):
         self._blocks: dict[Item, Block | MarkdownBlock] = {}
         self._changed: dict[Item, None] = {}
         self._due = self._behind = False
+        self._took = 0.0
         self._mounting = asyncio.Lock()
 
     def on_mount(self) -> None:
@@ -144,12 +148,12 @@ class Chat(VerticalScroll):
     def _schedule(self) -> None:
         if not self._due:
             self._due = True
-            self.set_timer(FRAME_S, self._draw)
+            self.set_timer(max(FRAME_S, PAUSE * self._took), self._draw)
 
     async def _draw(self) -> None:
         """Mount new items, and draw changed ones again."""
         async with self._mounting:
-            self._due = False
+            self._due, began = False, time.perf_counter()
             changed, self._changed = self._changed, {}
             items = self.items.all
             known = next((n for n in range(len(items) - 1, -1, -1) if items[n] in self._blocks), self._first - 1)
@@ -168,6 +172,10 @@ class Chat(VerticalScroll):
                 elif new:
                     await self.mount_all(self._widget(i) for i in new)
             self._tell(bool(new or changed))
+            self.call_after_refresh(self._note_time, began)
+
+    def _note_time(self, began: float) -> None:
+        self._took = time.perf_counter() - began
 
     async def _show_latest(self) -> None:
         """Mount the latest items in place of what is mounted."""

@@ -280,6 +280,10 @@ class Items:
             case Compacted():
                 return self.add(MarkdownItem(event.text, "compacted", done=True))
             case Failed():
+                last = self.all[-1] if self.all else None
+                if isinstance(last, CallItem) and last.result.get("error") == event.message:
+                    last.result = {**last.result, "hint": event.hint}
+                    return [last, *self._end(None)]
                 return self._end(FailedItem(event.message, event.hint))
             case Interrupted():
                 return self._end(InterruptedItem(event.during))

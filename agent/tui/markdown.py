@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.content import Content
 from textual.widgets import Markdown
 from textual.widgets._markdown import MarkdownTable, MarkdownTableContent  # pyright: ignore[reportPrivateUsage]
@@ -113,6 +114,17 @@ class Prose(Markdown):
     def __init__(self, text: str = "", *, classes: str = "") -> None:
         super().__init__(printable(text), classes=classes, parser_factory=_parser, open_links=False)
         self._length = len(text)
+
+    def update(self, markdown: str) -> AwaitComplete:
+        """Show another text. What follows it is parsed from its last block on; Textual would begin in its last line."""
+        updating = super().update(markdown)
+
+        async def begin_at_last_block() -> None:
+            await updating
+            starts = [token.map[0] for token in _parser().parse(markdown) if token.level == 0 and token.map]
+            self._last_parsed_line = max(starts, default=0)
+
+        return AwaitComplete(begin_at_last_block())
 
     async def follow(self, text: str) -> None:
         """Show a text that begins with the one shown so far."""

@@ -76,7 +76,7 @@ def share(p: float | None) -> str:
 
 def sigmas(surprise: float | None) -> str:
     """Return how many standard deviations a measurement lies from its forecast."""
-    return NONE if surprise is None else f"{surprise:+.1f}σ"
+    return NONE if surprise is None else f"{surprise:+z.1f}σ"
 
 
 def verdict(row: ListedCandidate) -> str:

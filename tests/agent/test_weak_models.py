@@ -114,11 +114,11 @@ async def test_an_answer_that_is_lost_or_is_none_is_asked_for_again(
     ("bad", "said", "advice", "requests"),
     [
         (Reply(status=401, message="invalid key"), "refused the key (HTTP 401): invalid key", "_API_KEY", 1),
-        (Reply(status=403, message="not yours"), "refused the key (HTTP 403): not yours", "_API_KEY", 1),
+        (Reply(status=403, message="not yours"), "refused access (HTTP 403): not yours", "_API_KEY", 1),
         (Reply(status=404, message="no such model"), "was not found (HTTP 404)", "/v1", 1),
         (Reply(status=400, message="tools are not supported"), "tools are not supported", "another model", 1),
         (Reply(status=402, message="pay first"), "no credit", "add credit", 1),
-        (Reply(status=429, message="tomorrow", headers={"retry-after": "86400"}), "tomorrow", "in 86400 s", 1),
+        (Reply(status=429, message="tomorrow", headers={"retry-after": "86400"}), "tomorrow", "in 24 h", 1),
         (Reply("I will not.", finish="content_filter"), "content filter", "other words", 1),
         (Reply(status=503, message="down"), "down, 3 times in a row", "later", 3),
         (Reply(), "empty answer, 3 times in a row", "other words", 3),
@@ -143,6 +143,17 @@ async def test_what_ends_a_turn_is_said_in_one_sentence_with_advice(
         assert len(provider.asked) == requests
         provider.script[:] = [GOOD]
         assert isinstance((await turn(talk))[-1], Answered)
+
+
+@pytest.mark.slow  # loads the providers' libraries
+async def test_garbage_in_a_stream_is_left_out_or_the_answer_asked_for_again(
+    talk_to: Callable[..., Conversation],
+) -> None:
+    with serving(Reply("Whole but for noise.", breaks="garbage"), GOOD) as provider:
+        events = await turn(talk_to(provider))
+    assert isinstance(events[-1], Answered)
+    assert events[-1].text == (GOOD.text if retries(events) else "Whole but for noise.")
+    assert all("broke off" in reason for reason in retries(events))
 
 
 @pytest.mark.slow  # waits for the limit

@@ -18,6 +18,7 @@ FOLDER = Path(__file__).parents[2] / "benchmarks/results/conversations"
 @pytest.mark.parametrize(
     ("name", "turns", "failed", "summaries", "verdict"),
     [
+        ("add_norm_triton_h100", 4, 0, 0, "faster"),
         ("gated_norm_cpu", 2, 1, 0, "faster"),
         ("soft_loss_cpu_32k", 4, 0, 2, "faster"),
         ("softmax_plan_cpu", 1, 0, 0, None),  # no measurement is trusted
@@ -36,3 +37,14 @@ def test_a_replay_goes_on_to_the_end(
     assert events[-1].text.strip() in capsys.readouterr().out
     best = replay.candidates.best()
     assert (best and best.measured and best.measured.verdict) == verdict
+
+
+def test_each_way_in_which_a_provider_fails_ends_a_turn_with_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    events = read(FOLDER / "provider_failures.jsonl").events
+    ends = [e for e in events if isinstance(e, Answered | Failed)]
+    assert len(ends) == sum(isinstance(e, UserSaid) for e in events)
+    replay = Replay(events, speed=float("inf"))
+    assert headless.run(replay, replay.prompts, "text", Output(), replay=True) == 0
+    shown = capsys.readouterr()
+    for end in ends:
+        assert (end.text in shown.out) if isinstance(end, Answered) else (end.message in shown.err and end.hint)

@@ -43,7 +43,7 @@ def forecast_of(recorded: Recorded, folder: Path, *paths: str) -> list[Candidate
     found = forecast_kernel(
         ForecastRequest(task=recorded.task, place=place(recorded, folder), kernel=one, kernels=[] if one else kernels)
     )
-    return forecast_steps(found, [Path(p).read_text() for p in paths], "user")
+    return forecast_steps(found, [(Path(p).read_text(), Path(p).name) for p in paths], "user")
 
 
 def test_several_are_told_in_their_order_with_their_own_texts(recorded: Recorded, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_forecast_says_whether_a_models_answer_is_in_it(
 
 def told_by(forecaster: Forecaster, recorded: Recorded, folder: Path) -> CandidateForecast:
     request = ForecastRequest(task=recorded.task, place=place(recorded, folder), kernel=Kernel(path=recorded.seed))
-    [step] = forecast_steps(forecast_kernel(request, forecaster=forecaster), [""], "user")
+    [step] = forecast_steps(forecast_kernel(request, forecaster=forecaster), [("", "")], "user")
     return step
 
 

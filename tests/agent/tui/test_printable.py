@@ -187,15 +187,16 @@ async def test_html_and_broken_markup_are_shown_as_text() -> None:
         assert not [w for w in app.prose.walk_children() if w.tooltip]
 
 
-async def test_a_text_that_grows_looks_like_the_whole() -> None:
+@pytest.mark.parametrize("begun", [3, 58], ids=["in the first block", "within a program"])
+async def test_a_text_that_grows_looks_like_the_whole(begun: int) -> None:
     text = "# Head\n\nSome *words* and `code`.\n\n- a\n- b\n\n```cpp\nint x;\n\nint y;\n```\n\n"
     text += "| a | b |\n|---|---|\n| 1 | 2 |\n\nEnd.\n"
-    whole, grown = Page(text), Page(text[:3])
+    whole, grown = Page(text), Page(text[:begun])
     async with whole.run_test(size=(60, 30)) as pilot:
         await until(pilot, lambda: "End." in shown(whole))
         expected = shown(whole)
     async with grown.run_test(size=(60, 30)) as pilot:
-        for at in range(3, len(text), 5):
+        for at in range(begun, len(text), 5):
             await grown.prose.follow(text[: at + 5])
         await until(pilot, lambda: shown(grown) == expected)
     assert [line.split() for line in expected] == [
