@@ -52,7 +52,7 @@ def optimize(
         seeds: Kernels to start from, not the bundled ones: files, texts or candidates.
         seed: Two runs with the same seed make the same choices.
         on_event: Called with each event (`forewarp.events`); raising StopIteration ends the run with the best so far.
-        progress: Show a live view on stderr or in the notebook; None is where somebody looks.
+        progress: Show a live view on stderr, lines in a notebook; None is where somebody looks.
         options: Caps (max_gpu_seconds, max_usd, max_tokens, deadline), models (base_url, forecast_model, language),
             policy (confirm, holdout, audit, explore, proposals, measure_per_round, patience, plans,
             learn_across_runs), and where (pool, archive, python, executor, card, executors); see `forewarp.Options`.

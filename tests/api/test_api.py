@@ -19,7 +19,6 @@ from forewarp import events
 from forewarp.api import watching
 from forewarp.core.protocols import Executor
 from forewarp.gpu_runner.formats import candidate as candidates
-from forewarp.report.tally import Tally
 from forewarp.tools.parts import Kernel, Place
 from forewarp.tools.session import Executors
 
@@ -167,36 +166,6 @@ def test_a_task_from_source_text(tmp_path: Path) -> None:
         forewarp.define_task("def get_inputs(): ...\ndef get_init_inputs(): ...\n", name="x")
     with pytest.raises(forewarp.TaskError, match="is not a Python file"):
         forewarp.define_task("class Model(", name="x")
-
-
-class Cell:
-    """What a notebook's `display` and its handle were asked for."""
-
-    def __init__(self) -> None:
-        self.shown: list[dict[str, str]] = []
-
-    def __call__(self, texts: dict[str, str], *, raw: bool, display_id: bool) -> Cell:
-        assert raw
-        assert display_id
-        self.shown.append(texts)
-        return self
-
-    def update(self, texts: dict[str, str], *, raw: bool) -> None:
-        assert raw
-        self.shown.append(texts)
-
-
-def test_a_notebook_has_one_output_that_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "EVERY_S", 0.0)
-    cell, tally = Cell(), Tally()
-    view = watching.NotebookView(tally, cell)
-    found = run(on_event=view.see)
-    view.end()
-    assert "<pre" in cell.shown[0]["text/html"]
-    assert "\x1b" not in cell.shown[0]["text/plain"]
-    assert "best" in cell.shown[-2]["text/plain"]
-    assert found.run_id in cell.shown[-1]["text/plain"]
-    assert "text/html" not in cell.shown[-1]
 
 
 def test_progress_is_shown_where_somebody_looks(capsys: pytest.CaptureFixture[str]) -> None:
