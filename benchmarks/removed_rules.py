@@ -209,8 +209,8 @@ RULES = (
     Rule(
         "a measurement is kept back for confirming",
         "search/budget.py",
-        "kept = confirm + visitors",
-        "kept = visitors",
+        "kept = int(confirm)",
+        "kept = 0",
         "tests/search/test_budget.py tests/search/test_kept_back.py tests/search/test_search_loop.py",
     ),
     Rule(

@@ -19,13 +19,14 @@ def searching(budget: Budget, spend: Spend, *, each_s: float, confirm: bool) -> 
     so far, with all that belongs to it. A budget of one measurement has nothing to keep back: its only candidate is not
     confirmed.
     """
+    kept = int(confirm)
     each_wall_s = min(each_s, spend.wall_s / max(1, spend.measurements))
     most = budget.measurements
     return replace(
         budget,
-        measurements=None if most is None else max(min(1, most), most - confirm),
-        device_s=None if budget.device_s is None else budget.device_s - confirm * each_s,
-        wall_s=None if budget.wall_s is None else budget.wall_s - confirm * each_wall_s,
+        measurements=None if most is None else max(min(1, most), most - kept),
+        device_s=None if budget.device_s is None else budget.device_s - kept * each_s,
+        wall_s=None if budget.wall_s is None else budget.wall_s - kept * each_wall_s,
     )
 
 

@@ -93,7 +93,7 @@ def test_the_report_stands_alone(recorded: Recorded, tmp_path: Path) -> None:
     optimize(recorded)
     text = (tmp_path / "here" / "report.html").read_text()
     assert "Replay" in text
-    assert text.count("<svg") >= 5
+    assert text.count("<svg") >= 4
     assert not re.search(r"src=|href=\"[^#]|url\(|@import|https?://", text)
 
 
