@@ -855,6 +855,20 @@ def moe() -> Iterator[Row]:
         )
 
 
+def winners() -> Iterator[Row]:
+    """Kernels of ours beside libraries and torch.compile, misses bold."""
+    for row in load("winners_h100.json")["rows"]:
+        if row["status"] != "ok":
+            yield row["name"], "", row["beside"], f"**{row['status']}**", "", f"≥ {row['target']}"
+        for shape in row["shapes"]:
+            ratio = _marked(
+                f"{shape['speedup']:.3f} ({shape['low']:.3f} to {shape['high']:.3f})",
+                met=shape["speedup"] >= row["target"],
+            )
+            time = f"{shape['candidate_us']:.0f} µs"
+            yield row["name"], shape["name"], row["beside"], ratio, time, f"≥ {row['target']}"
+
+
 BUSY = ("machine", "n each", "told from itself", "interval covers 1", "half-width", "5 % more work: `slower`; `faster`")
 
 
@@ -887,6 +901,7 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "jobs": (("job", "winner (95 %)", "considered; measured", *PHASES, "whole run"), (jobs,)),
     "live": (LIVE, (live,)),
     "equal": (("device", "task", "pairs of runs", "with forecasts; without", "ratio (95 %)"), (equal,)),
+    "winners": (("kernel", "shape", "beside", "its time over ours (95 %)", "ours", "target"), (winners,)),
     "replayed": (REPLAYED, (replayed,)),
     "priced": (PRICED, (priced,)),
     "paying": (PAYS, (paying,)),
