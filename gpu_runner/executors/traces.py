@@ -20,7 +20,7 @@ from forewarp.inspection.jobs import TraceFileJob, TraceJob
 from forewarp.inspection.tracing.files.loading import package_of
 from forewarp.inspection.tracing.values import IMPORT, TRACE_FILE, SourceFile, Trace, WorkloadTrace
 
-CACHE_VERSION = "3"
+CACHE_VERSION = "4"
 
 
 class Traces:

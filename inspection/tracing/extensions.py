@@ -20,7 +20,7 @@ from forewarp.inspection.tracing.host_code import HostCode, HostLaunch, KernelNa
 from forewarp.inspection.tracing.host_values import UNKNOWN
 from forewarp.inspection.tracing.masquerade import replaced
 from forewarp.inspection.tracing.recorder import Recorder
-from forewarp.inspection.tracing.values import LaunchArgument, TracedLaunch
+from forewarp.inspection.tracing.values import TracedLaunch
 
 _FLAG = re.compile(r"-D\w|-U\w|-?-use_fast_math$|-?-fmad=|-?-ftz=|-?-prec-|-?-maxrregcount=|-?-std=|-?-extra-device")
 _NEEDS_FULL = re.compile(
@@ -129,8 +129,6 @@ class DeviceCode:
                 grid=launch.grid,
                 block=launch.block,
                 shared=launch.shared or 0,
-                arguments=tuple(LaunchArgument(a) for a in launch.arguments),
-                constants={str(i): a for i, a in enumerate(launch.kernel.arguments)},
             )
         )
 

@@ -55,13 +55,12 @@ class KernelName:
 
 @dataclass(frozen=True, slots=True)
 class HostLaunch:
-    """A launch as the text has it: grid and block None where they cannot be told, and the arguments' texts."""
+    """A launch as the text has it: grid and block None where they cannot be told."""
 
     kernel: KernelName
     grid: tuple[int, int, int] | None
     block: tuple[int, int, int] | None
     shared: int | None
-    arguments: tuple[str, ...]
     certain: bool
 
 
@@ -377,7 +376,7 @@ class _Frame:
             return _cast(last, arguments[0] if arguments else UNKNOWN)
         if last in ("cudaLaunchKernel", "cudaLaunchCooperativeKernel"):  # kernel, grid, block, arguments, shared memory
             if isinstance(arguments[0], KernelName):
-                self._launched(arguments[0], [*arguments[1:3], *arguments[4:5]], ())
+                self._launched(arguments[0], [*arguments[1:3], *arguments[4:5]])
             return UNKNOWN
         macro = self.host.source.macros.get(last)
         if macro is not None and macro.parameters is not None:
@@ -405,21 +404,20 @@ class _Frame:
     def _launch(self, function: Node, configuration: Sequence[Any], arguments: Sequence[Node]) -> Any:
         kernel = self.evaluate(function)
         if isinstance(kernel, KernelName):
-            texts = tuple(" ".join(text_of(a).split()) for a in arguments)
             if not kernel.arguments and not any(a.type == "lambda_expression" for a in arguments):
-                kernel = self._deduced(kernel, texts)
-            self._launched(kernel, configuration, texts)
+                kernel = self._deduced(kernel, arguments)
+            self._launched(kernel, configuration)
         return UNKNOWN
 
-    def _launched(self, kernel: KernelName, configuration: Sequence[Any], arguments: tuple[str, ...]) -> None:
+    def _launched(self, kernel: KernelName, configuration: Sequence[Any]) -> None:
         grid, block, shared = (*configuration, *(UNKNOWN, UNKNOWN, 0)[len(configuration) :])[:3]
         shared = _cast("int", shared)
         known = shared if type(shared) is int and shared >= 0 else None
-        self.host.launched(HostLaunch(kernel, _extents(grid), _extents(block), known, arguments, self.certain))
+        self.host.launched(HostLaunch(kernel, _extents(grid), _extents(block), known, self.certain))
 
-    def _deduced(self, kernel: KernelName, arguments: Sequence[str]) -> KernelName:
+    def _deduced(self, kernel: KernelName, arguments: Sequence[Node]) -> KernelName:
         """Return the instance of a template with one parameter that the type of a pointer leads to."""
-        pointers = [m[1] for a in arguments if (m := re.search(r"data_ptr<([\w:]+)>", a))]
+        pointers = [m[1] for a in arguments if (m := re.search(r"data_ptr\s*<\s*([\w:]+)\s*>", text_of(a)))]
         if len(self.host.source.kernels[kernel.name]) != 1 or not pointers:
             return kernel
         bound = self.values.get(pointers[0])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes
 from forewarp.inspection.tracing.masquerade import capability, constant, replaced
 from forewarp.inspection.tracing.recorder import Recorder, words
-from forewarp.inspection.tracing.values import LaunchArgument, TracedLaunch
+from forewarp.inspection.tracing.values import TracedLaunch
 
 MOST_CONFIGURATIONS = 16
 """Configurations of one kernel that are compiled for one set of shapes; the rest are counted and left out."""
@@ -107,13 +107,12 @@ class _Launcher:
     def __init__(self, src: Any, metadata: Any, recorder: Recorder) -> None:
         self._recorder, self._metadata = recorder, metadata
         self._kernel: str = getattr(getattr(src, "fn", None), "__name__", metadata.name)
-        self._arguments, self._constants = _describe(src)
 
     def __call__(self, x: int, y: int, z: int, stream: int, function: str, *args: Any) -> None:
         """Record a launch; `function` is the cubin's file name."""
         del stream
         metadata = self._metadata
-        clusters, stages = int(getattr(metadata, "num_ctas", 1)), int(getattr(metadata, "num_stages", 0))
+        clusters = int(getattr(metadata, "num_ctas", 1))
         self._recorder.add(
             TracedLaunch(
                 kernel=self._kernel,
@@ -122,9 +121,6 @@ class _Launcher:
                 grid=(int(x) * clusters, int(y), int(z)),
                 block=(WARP * metadata.num_warps, 1, 1),
                 shared=int(metadata.shared),
-                arguments=self._arguments,
-                constants=self._constants,
-                options={"num_warps": metadata.num_warps, "num_stages": stages, "num_ctas": clusters},
                 bytes=_bytes_of(args),
             )
         )
@@ -139,30 +135,6 @@ def _bytes_of(values: Sequence[Any]) -> int:
             size = min(value.numel() * value.element_size(), storage.nbytes())
             found[storage._cdata] = max(size, found.get(storage._cdata, 0))
     return sum(found.values())
-
-
-def _describe(src: Any) -> tuple[tuple[LaunchArgument, ...], dict[str, Any]]:
-    """Return the arguments that a kernel is compiled for, and its constants, from Triton's ASTSource."""
-    signature: Mapping[str, Any] = getattr(src, "signature", {})
-    constants: Mapping[tuple[int, ...], Any] = getattr(src, "constants", {})
-    attributes: Mapping[tuple[int, ...], Any] = getattr(src, "attrs", {})
-    arguments: list[LaunchArgument] = []
-    values: dict[str, Any] = {}
-    for place, (name, kind) in enumerate(signature.items()):
-        if kind == "constexpr":
-            values[str(name)] = _plain(constants.get((place,)))
-        else:
-            known: Sequence[Sequence[Any]] = attributes.get((place,)) or ()
-            arguments.append(LaunchArgument(str(name), str(kind), any(a[0] == "tt.divisibility" for a in known)))
-    return tuple(arguments), values
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if value == value and abs(value) != float("inf") else str(value)
-    return [_plain(v) for v in value] if isinstance(value, tuple) else str(getattr(value, "__name__", value))
 
 
 @dataclass(slots=True)

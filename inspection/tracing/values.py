@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from forewarp.core import serde
 
@@ -37,25 +37,12 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchArgument:
-    """An argument of a launch: Triton's name for its type, such as "*fp32", and whether 16 divides its value.
-
-    Of a CUDA extension only the text of the argument is known: `type` is empty.
-    """
-
-    name: str
-    type: str = ""
-    divisible: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class TracedLaunch:
     """One launch, `times` over. `symbol` names the kernel in `cubin`, a file beside the trace.
 
     `symbol` and `cubin` are empty where the kernel could not be compiled, `grid` and `block` None where only the
     running program knows them. `grid` counts blocks, those of a cluster one by one. `shared` is dynamic shared memory.
-    `constants` are constexpr or template arguments, `options` Triton's num_warps, num_stages and num_ctas. `bytes` are
-    those of the tensors that it is given, each once.
+    `bytes` are those of the tensors that it is given, each once.
     """
 
     kernel: str
@@ -65,9 +52,6 @@ class TracedLaunch:
     block: tuple[int, int, int] | None
     shared: int = 0
     times: int = 1
-    arguments: tuple[LaunchArgument, ...] = ()
-    constants: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    options: Mapping[str, int] = field(default_factory=dict[str, int])
     bytes: int = 0
 
 
