@@ -181,6 +181,15 @@ class ParallelCompiler(Protocol):
 
 
 @runtime_checkable
+class BoundedCompiler(Protocol):
+    """An executor that can give a source less time to compile than usual."""
+
+    def compile_within(self, task: Task, candidate: Candidate, cpu_s: int) -> Build:
+        """Compile as `Executor.compile` in `cpu_s` seconds of processor time; status "timeout" where they do not do."""
+        ...
+
+
+@runtime_checkable
 class VersionProbe(Protocol):
     """An executor that knows the versions of what it measures with."""
 

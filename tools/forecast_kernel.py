@@ -17,7 +17,7 @@ from pydantic import Field
 
 from forewarp.core import bins
 from forewarp.core.errors import CandidateError, UsageError
-from forewarp.core.protocols import Executor, Forecaster, Subject, Trial, with_evidence
+from forewarp.core.protocols import BoundedCompiler, Executor, Forecaster, Subject, Trial, with_evidence
 from forewarp.core.untrusted_text import first_error
 from forewarp.core.values import Build, Candidate, Cost, Forecast, Measurement, Status, Task
 from forewarp.inspection.features.features import program_of
@@ -49,6 +49,8 @@ from forewarp.tools.suite_modules import identical
 if TYPE_CHECKING:
     from forewarp.surrogate.models import LanguageModel
 
+COMPILE_CPU_S = 15
+"""Seconds of processor time that a forecast spends on compiling one kernel; honest ones take a tenth of it."""
 MAX_THREADS = 8
 
 Advice = Literal["measure", "skip", "accept"]
@@ -270,8 +272,12 @@ def _compiled(opened: Session, candidates: dict[str, Candidate], *, alone: bool)
     """Compile kernels by their identity, all at once."""
 
     def compiled(candidate: Candidate) -> Subject:
+        executor = opened.executor
         try:
-            build = opened.executor.compile(opened.task, candidate)
+            if isinstance(executor, BoundedCompiler):
+                build = executor.compile_within(opened.task, candidate, COMPILE_CPU_S)
+            else:
+                build = executor.compile(opened.task, candidate)
             return Subject(candidate, with_evidence(opened.executor, opened.task, candidate, build))
         except CandidateError as e:
             if alone:
@@ -386,8 +392,8 @@ def _result(known: _Known, k: _Kernel, lines: Sequence[RankedKernel], count: int
         text = _summary(known, k) if count == 1 else _ranking_summary(known, lines)
         more = k.result() | {"summary": text, "evidence_used": _evidence_used(k, known.trials)}
     elif build.status == "timeout":
-        why = f"compiling it takes more than the {int(build.seconds)} s that a forecast waits"
-        more = {"summary": f"Skip: {why}.", "reason": f"{why}; a measurement waits longer"}
+        why = f"compiling it takes longer than a forecast waits ({COMPILE_CPU_S} s of processor time)"
+        more = {"summary": f"Skip: {why}. {build.log}", "reason": f"{why}; a measurement waits longer"}
     else:
         text = f"Skip: the kernel does not compile ({build.status}). {first_error(build.log)}".strip()
         more = {"summary": text, "reason": "it does not compile; the log says why"}

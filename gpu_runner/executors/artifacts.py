@@ -29,6 +29,12 @@ T = TypeVar("T")
 CACHE_VERSION = "6"
 RUNS_CODE = ("python", "triton")
 """Languages of which code of the candidate runs while it is compiled, and may end that itself."""
+_OUT_OF_TIME = "CPU time limit exceeded"
+"""Words of compilers of which a program was ended for its processor time."""
+_ENDLESS = (
+    "The source took all the processor time that compiling may take. It is to blame, not this machine: look for "
+    "includes, templates, constant expressions or unrolled loops that multiply, and for code that runs at its import."
+)
 _ROOM = 1 << 20
 """Bytes that must be free for a failure to be the candidate's fault."""
 
@@ -110,9 +116,13 @@ class Builds:
         return self._cache.folder
 
     def get(
-        self, candidate: Candidate, signatures: Sequence[Signature], versions: Callable[[], dict[str, str]]
+        self,
+        candidate: Candidate,
+        signatures: Sequence[Signature],
+        versions: Callable[[], dict[str, str]],
+        cpu_s: int | None = None,
     ) -> Build:
-        """Return the candidate compiled, from the cache if it is there.
+        """Return the candidate compiled, from the cache if it is there; in `cpu_s` seconds of processor time, if given.
 
         A compile that somebody else killed is tried once more. Raises `WorkerError` on a full disk, and where the
         second attempt was killed, too, but for a candidate whose own code runs while it is compiled: it has crashed.
@@ -127,10 +137,10 @@ class Builds:
         for attempt in (1, 2):
             start = time.perf_counter()
             with self._cache.scratch() as scratch:
-                reply = self._compile(candidate, signatures, scratch)
+                reply = self._compile(candidate, signatures, scratch, cpu_s)
                 if (killed := _killed(reply)) and (attempt == 1 or candidate.language not in RUNS_CODE):
                     continue
-                if (failed := _failure(reply)) is not None:
+                if (failed := _failure(reply, cpu_s)) is not None:
                     need_room(scratch)
                     return failed
                 return _build(self._cache.keep(scratch, key), time.perf_counter() - start, cached=False)
@@ -139,10 +149,12 @@ class Builds:
             hint="look whether this machine runs out of memory (`dmesg`), then run the command again",
         )
 
-    def _compile(self, candidate: Candidate, signatures: Sequence[Signature], folder: Path) -> Reply:
+    def _compile(self, candidate: Candidate, signatures: Sequence[Signature], folder: Path, cpu_s: int | None) -> Reply:
         # A torch extension that torch has to build its own way takes most of a minute.
         limit_s = int(self._compile_s) * (4 if candidate.language == "python" else 1)
-        confined = ConfinedFolder(str(folder), self._memory, limit_s)
+        if cpu_s is not None:
+            limit_s = min(limit_s, 2 * cpu_s)
+        confined = ConfinedFolder(str(folder), self._memory, min(limit_s, cpu_s or limit_s))
         job = CompileJob(
             candidate=candidate,
             signatures=tuple(signatures),
@@ -172,9 +184,13 @@ def _killed(reply: Reply) -> str:
     return reply.ending(0.0)[1] if reply.exit_status == -signal.SIGKILL and not reply.timed_out else ""
 
 
-def _failure(reply: Reply) -> Build | None:
-    """Return the failed build, or None where compiling went well."""
-    if (ended := reply.read(JobEnding)) is None:
+def _failure(reply: Reply, cpu_s: int | None = None) -> Build | None:
+    """Return the failed build, or None where compiling went well; `cpu_s` is what bounded its processor time."""
+    ended = reply.read(JobEnding)
+    late = cpu_s is not None and reply.timed_out
+    if late or (ended is not None and (ended.status == "timeout" or _OUT_OF_TIME in ended.log)):
+        return Build("timeout", reply.seconds, _ENDLESS)
+    if ended is None:
         status, log = reply.ending(reply.seconds)
         return Build(status, reply.seconds, f"compiling ended early: {log}")
     if ended.status == "ok":

@@ -198,13 +198,20 @@ class LocalExecutor:
 
     def compile(self, task: Task, candidate: Candidate) -> Build:
         """Compile into the cache; of a module, the torch extensions that it builds. Triton compiles when it runs."""
+        return self._compiled(task, candidate, None)
+
+    def compile_within(self, task: Task, candidate: Candidate, cpu_s: int) -> Build:
+        """Compile as `compile`, a kernel in at most so many seconds of processor time; a module has all of its time."""
+        return self._compiled(task, candidate, cpu_s)
+
+    def _compiled(self, task: Task, candidate: Candidate, cpu_s: int | None) -> Build:
         candidate = candidates.with_chosen(candidate)
         if candidate.language == "python":
             parsed = _parse_module(candidate)
             if parsed.status != "ok" or not settings.wanted(candidate.source):
                 return parsed
             return self._builds.get(candidate, (), self.toolchain_versions)
-        return self._builds.get(candidate, self.describe(task), self.toolchain_versions)
+        return self._builds.get(candidate, self.describe(task), self.toolchain_versions, cpu_s)
 
     def make_seeds(self, task: Task) -> tuple[Candidate, ...]:
         """Return modules that torch's Inductor makes of a KernelBench task's reference; they are made once.

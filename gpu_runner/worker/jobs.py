@@ -116,7 +116,7 @@ def watched(folder: ConfinedFolder, answer: Channel, work: Callable[[], object],
             protections.confine(replace(how, own_processes=contained))
             answer.send(serde.to_data(work()))
 
-    stopped = run_watched(act, folder.memory, host=HostWatch())
+    stopped = run_watched(act, folder.memory, host=HostWatch(), cpu_s=folder.cpu_s)
     if stopped is not None:
         status, log = stopped
         answer.send(serde.to_data(JobEnding(status, log if status == MACHINE else f"the {who} {log}")))

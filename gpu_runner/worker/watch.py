@@ -225,14 +225,20 @@ def _in_memory(pid: int) -> tuple[int, int]:
 
 
 def run_watched(
-    work: Callable[[bool], None], memory: int | None, *, passes_on: bool = True, host: HostWatch | None = None
+    work: Callable[[bool], None],
+    memory: int | None,
+    *,
+    passes_on: bool = True,
+    host: HostWatch | None = None,
+    cpu_s: int | None = None,
 ) -> tuple[str, str] | None:
     """Fork, do `work`, and wait for it; return status and log if it took too much and was stopped, else None.
 
     `work` is told whether it is the first of a process namespace, whose processes then are all that its /proc shows.
     If it fails, so does this process, in the same way: with its exit status, or by its signal; or the return value
     tells so, without `passes_on`. `memory` bounds the resident bytes of it and all it starts; with None it is not
-    looked at, because that takes processor time. `host` stops it where the machine's memory runs low.
+    looked at, because that takes processor time. `host` stops it where the machine's memory runs low. `cpu_s` is the
+    limit of processor time that `work` sets itself: the kernel kills what passes it, as anybody else might.
     """
     linux.adopt_orphans()
     pid = _fork(work, wanted=True) or _fork(work, wanted=False)
@@ -245,9 +251,11 @@ def run_watched(
     while violation is None and not select.select([ended], [], [], every_s)[0]:
         violation = (watching and watching.violation()) or (host and host.violation(pid)) or None
     end([pid])
-    _, code = os.waitpid(pid, 0)
+    _, code, used = os.wait4(pid, 0)
     os.close(ended)
     end_strays(())
+    if violation is None and cpu_s is not None and code != 0 and used.ru_utime + used.ru_stime >= cpu_s:
+        violation = "timeout", f"took all of its {cpu_s} s of processor time"
     if violation is None and code != 0:
         status = os.waitstatus_to_exitcode(code)
         if passes_on:
