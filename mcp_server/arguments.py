@@ -354,8 +354,9 @@ class Workspace:
     def _parts(self, path: str, what: str) -> tuple[str, ...]:
         given = Path(path)
         if ".." in given.parts or "\0" in path or not path.strip():
+            problem = "'..'" if ".." in given.parts else "a zero byte" if "\0" in path else "an empty path"
             raise UsageError(
-                f"{what} {path!r} is refused: '..' is not allowed",
+                f"{what} {path!r} is refused: {problem} is not allowed",
                 hint=f"pass a path inside the workspace {self.root}, relative to it or absolute",
             )
         if given.is_absolute():

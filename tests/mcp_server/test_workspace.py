@@ -49,8 +49,8 @@ def test_reads_relative_and_absolute_paths_inside(root: Path) -> None:
         ("big.cu", "at most 200000"),
         ("binary.cu", "UTF-8"),
         (".", "workspace itself"),
-        ("", "refused"),
-        ("a\0b", "refused"),
+        ("", "an empty path"),
+        ("a\0b", "a zero byte"),
     ],
 )
 def test_refuses_the_rest_and_says_why(root: Path, path: str, why: str) -> None:
