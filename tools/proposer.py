@@ -13,6 +13,7 @@ from forewarp.core.values import Candidate, Measurement, Target, Task
 from forewarp.search.proposers.recorded import Archived, ArchivedProposer, PoolProposer
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.tools.suite_modules import identical
+from forewarp.tuning.planned import TunableForecaster
 
 if TYPE_CHECKING:
     from forewarp.search.proposers.plans import Planner
@@ -49,13 +50,14 @@ def make_proposer(
         return PoolProposer(recorded)
     models = [] if model is None else list(model) if isinstance(model, Sequence) else [model]
     archived = None if archive is None else ArchivedProposer(earlier_kernels(archive, task, executor.target, resumed))
+    tunables = TunablesProposer(TunableForecaster(executor.target, executor.describe))
     if not models and archived is None:
-        return TunablesProposer()
+        return tunables
     from forewarp.search.proposers.llm import KernelWriter
     from forewarp.search.proposers.portfolio import Portfolio
 
     writers = [KernelWriter(m, archived=archived, planner=planner) for m in models]
-    return Portfolio(writers, TunablesProposer(), archived=archived)
+    return Portfolio(writers, tunables, archived=archived)
 
 
 def earlier_kernels(archive: Archive, task: Task, target: Target, resumed: RunRow | None = None) -> list[Archived]:

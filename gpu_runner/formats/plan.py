@@ -400,7 +400,7 @@ def resolve(plan: LaunchPlan, signature: Signature, tunables: Mapping[str, int])
     """Work out every expression of the plan for one workload; raises `CandidateError`."""
     plan.check(tunables)
     chosen = plan.defaults() | dict(tunables)
-    buffers = _bind(plan, signature)
+    buffers = bind(plan, signature)
     aliases = _aliases(plan, signature)
     names: dict[str, Number | tuple[int, ...]] = {n: t.shape for n, t in buffers.items()}
     names |= {plan.inputs[int(i)]: v for i, v in signature.scalars.items()}
@@ -437,8 +437,8 @@ def resolve(plan: LaunchPlan, signature: Signature, tunables: Mapping[str, int])
     )
 
 
-def _bind(plan: LaunchPlan, signature: Signature) -> dict[str, TensorSpec]:
-    """Map the plan's buffer names to the task's tensors."""
+def bind(plan: LaunchPlan, signature: Signature) -> dict[str, TensorSpec]:
+    """Map the plan's buffer names to the task's tensors; raises `CandidateError` where they are not as many."""
     count, hint = len(signature.inputs) + len(signature.scalars), ""
     if signature.backward is not None:
         hint = (

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from forewarp.core.errors import CandidateError
 from forewarp.core.protocols import Known, Proposal
@@ -34,14 +36,31 @@ class _Space:
         return Candidate(self.source, self.language, {name: chosen[name] for name in self.plan.tunables})
 
 
-class TunablesProposer:
-    """Proposes the seeds' defaults first, then random choices, neighbours of what works, and crosses of two of these.
+class ChoiceForecaster(Protocol):
+    """Orders the choices of a kernel's tunables before anything of them is compiled."""
 
-    What neighbours and crosses begin from is chosen by PUCT (`search.puct`). A source that another proposer wrote is
+    def fastest_first(
+        self, task: Task, candidate: Candidate, measured: Sequence[tuple[Mapping[str, int], float]]
+    ) -> Sequence[Mapping[str, int]]:
+        """Return choices for the candidate's source, the fastest first, none where it cannot be forecast.
+
+        `measured` holds choices with log2 of their times, in any unit; they are left out, and correct the others.
+        """
+        ...
+
+
+class TunablesProposer:
+    """Proposes the seeds' defaults first, then new choices, neighbours of what works, and crosses of two of these.
+
+    New choices are those forecast fastest, of sources that `forecaster` can order, and random ones of others. What
+    neighbours and crosses begin from is chosen by PUCT (`search.puct`). A source that another proposer wrote is
     varied, too, once it was measured and works.
     """
 
     name = "tunables"
+
+    def __init__(self, forecaster: ChoiceForecaster | None = None) -> None:
+        self._forecaster = forecaster
 
     def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
         """Return up to `count` new candidates; none when every choice of every source was seen."""
@@ -64,9 +83,10 @@ class TunablesProposer:
         spaces = _spaces([*seeds, *good])
         able = {n for n in worked if (n.candidate.language, n.candidate.source) in spaces}
         near = [n.candidate for n in tree.choose(count, among=lambda node: node in able, blocking=False)]
+        ordered = {key: self._ordered(task, space, known) for key, space in spaces.items()}
         misses = 0
         while spaces and len(made) < count and misses < _TRIES * count:
-            idea = _idea(spaces, near, good, rng)
+            idea = _idea(spaces, ordered, near, good, rng)
             misses += not (idea is not None and add(*idea))
         if len(made) < count:
             # Of small spaces random tries mostly hit what was seen: what is left of them is looked up.
@@ -76,17 +96,36 @@ class TunablesProposer:
                 add(candidate, "remaining")
         return list(made.values())
 
+    def _ordered(self, task: Task, space: _Space, known: Known) -> Iterator[Candidate]:
+        """Give candidates of a source that were not seen, the fastest by forecast first, if it can be forecast."""
+        if self._forecaster is None:
+            return
+        measured = [
+            (space.plan.defaults() | dict(c.tunables), -math.log2(t.measurement.speedup))
+            for t in known.trials
+            if (c := t.subject.candidate).source == space.source and t.measurement.trusted and t.measurement.speedup
+        ]
+        for chosen in self._forecaster.fastest_first(task, space.at({}), measured):
+            if (candidate := space.at(chosen)).sha256 not in known.seen:
+                yield candidate
+
 
 def _idea(
-    spaces: Mapping[tuple[str, str], _Space], near: Sequence[Candidate], good: Sequence[Candidate], rng: random.Random
+    spaces: Mapping[tuple[str, str], _Space],
+    ordered: Mapping[tuple[str, str], Iterator[Candidate]],
+    near: Sequence[Candidate],
+    good: Sequence[Candidate],
+    rng: random.Random,
 ) -> tuple[Candidate, str, str, str] | None:
-    """Return a candidate with its operator and parents: two of five at random, else near what works, if anything does.
+    """Return a candidate with its operator and parents: two of five are new choices, else near what works, if any does.
 
     None where the constraints rule it out.
     """
     way = rng.random()
     if not near or way >= 0.6:
-        space = rng.choice(list(spaces.values()))
+        key, space = rng.choice(list(spaces.items()))
+        if (candidate := next(ordered[key], None)) is not None:
+            return candidate, "forecast", "", ""
         tunables = _random(space.plan, rng)
         return None if tunables is None else (space.at(tunables), "random", "", "")
     parent = rng.choice(near)
