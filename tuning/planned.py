@@ -20,7 +20,7 @@ from forewarp.tuning.counting import NotCounted
 from forewarp.tuning.physics import fastest_first
 from forewarp.tuning.space import MOST_PROPOSED, Configuration, Space, TensorArgument
 
-Choice = Mapping[str, int]
+Tunables = Mapping[str, int]
 ENUMERATED = 50_000
 """Choices that are looked at to draw `MOST_PROPOSED` of them."""
 
@@ -29,10 +29,10 @@ ENUMERATED = 50_000
 class ForecastChoices:
     """Choices of a plan's tunables with log2 of the seconds that each is forecast to take."""
 
-    choices: Sequence[Choice]
+    choices: Sequence[Tunables]
     octaves: Array
 
-    def following(self, measured: Sequence[tuple[Choice, float]]) -> list[Choice]:
+    def following(self, measured: Sequence[tuple[Tunables, float]]) -> list[Tunables]:
         """Return the choices that were not measured, the fastest by forecast first.
 
         `measured` holds choices with log2 of their times in any unit: errors of the forecasts that are alike for
@@ -53,8 +53,8 @@ class TunableForecaster:
         self._known: dict[tuple[str, str], ForecastChoices | None] = {}
 
     def fastest_first(
-        self, task: Task, candidate: Candidate, measured: Sequence[tuple[Choice, float]]
-    ) -> Sequence[Choice]:
+        self, task: Task, candidate: Candidate, measured: Sequence[tuple[Tunables, float]]
+    ) -> Sequence[Tunables]:
         """Return choices for the candidate's source as `ForecastChoices.following`, none where it is not followed."""
         key = task.sha256, candidate.source
         if key not in self._known:
@@ -76,14 +76,14 @@ class TunableForecaster:
 
 
 def forecast(
-    source: str, plan: LaunchPlan, choices: Sequence[Choice], signatures: Sequence[Signature], target: Target
+    source: str, plan: LaunchPlan, choices: Sequence[Tunables], signatures: Sequence[Signature], target: Target
 ) -> ForecastChoices:
     """Forecast what each choice of a Triton kernel's tunables takes, the geometric mean over the workloads.
 
     Choices that the plan cannot be worked out for are left out. Raises `NotCounted` where the text cannot be followed.
     """
     functions = _functions(source)
-    kept: list[Choice] = []
+    kept: list[Tunables] = []
     resolved: list[list[ResolvedPlan]] = []
     for choice in choices:
         try:
