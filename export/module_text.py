@@ -310,10 +310,16 @@ def _spec(tensor: Any) -> tuple[str, tuple[int, ...]]:
 
 
 def _launch(launch: ResolvedLaunch, plan: ResolvedPlan, kernel: str) -> dict[str, Any]:
-    args = [(a.kind, a.name if a.kind == "ptr" else a.value) for a in launch.args]
+    values = {name: (m.of, m.dtype, m.shape, m.box, m.swizzle) for name, m in plan.maps.items()}
+    args = [(a.kind, values.get(a.name, a.name) if a.kind in ("ptr", "map") else a.value) for a in launch.args]
     found: dict[str, Any] = {"kernel": launch.kernel, "args": args}
     if plan.language == "cuda":
-        found |= {"grid": launch.grid, "block": launch.block, "shared": launch.shared}
+        found |= {
+            "grid": launch.grid,
+            "block": launch.block,
+            "shared": launch.shared,
+            "cooperative": launch.cooperative,
+        }
     if plan.language == "triton":
         names, fixed = _parameters(kernel, launch.kernel)
         options = {n: plan.constants[n] for n in fixed if n in plan.constants}

@@ -21,7 +21,7 @@ def _prepare(case: Mapping[str, Any], device: torch.device) -> Callable[[Mapping
     """Compile for a case's constants, load it on the device, and return a function of its buffers."""
     image = _cubin([f"-D{name}={value}" for name, value in case["defines"].items()])
     driver = ctypes.CDLL("libcuda.so.1")
-    steps: list[tuple[Any, Sequence[int], int, list[tuple[str, Any]]]] = []
+    steps: list[tuple[str, Any, Sequence[int], int, list[tuple[str, Any]]]] = []
     with torch.cuda.device(device):
         torch.cuda.synchronize()  # makes the device's context current
         module = ctypes.c_void_p()
@@ -32,22 +32,54 @@ def _prepare(case: Mapping[str, Any], device: torch.device) -> Callable[[Mapping
             if step["shared"] > 48 << 10:
                 _do(driver, "cuFuncSetAttribute", function, 8, step["shared"])
             arguments = [_cuda_argument(kind, value) for kind, value in step["args"]]
-            steps.append((function, (*step["grid"], *step["block"]), step["shared"], arguments))
+            how = "cuLaunchCooperativeKernel" if step["cooperative"] else "cuLaunchKernel"
+            steps.append((how, function, (*step["grid"], *step["block"]), step["shared"], arguments))
 
     def launch(buffers: Mapping[str, torch.Tensor]) -> None:
         with torch.cuda.device(device):
             stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            for function, extents, shared, arguments in steps:
-                values = [ctypes.c_void_p(buffers[v].data_ptr()) if k == "ptr" else v for k, v in arguments]
+            for how, function, extents, shared, arguments in steps:
+                values = [_value(driver, kind, value, buffers) for kind, value in arguments]
                 packed = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-                _do(driver, "cuLaunchKernel", function, *extents, shared, stream, packed, None)
+                rest = (None,) if how == "cuLaunchKernel" else ()
+                _do(driver, how, function, *extents, shared, stream, packed, *rest)
 
     return launch
 
 
 def _cuda_argument(kind: str, value: Any) -> tuple[str, Any]:
     kinds = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float, "f64": ctypes.c_double}
-    return (kind, value) if kind == "ptr" else (kind, kinds[kind](value))
+    return (kind, kinds[kind](value)) if kind in kinds else (kind, value)
+
+
+def _value(driver: ctypes.CDLL, kind: str, value: Any, buffers: Mapping[str, torch.Tensor]) -> Any:
+    if kind == "ptr":
+        return ctypes.c_void_p(buffers[value].data_ptr())
+    return _tensor_map(driver, buffers[value[0]], *value[1:]) if kind == "map" else value
+
+
+def _tensor_map(
+    driver: ctypes.CDLL, tensor: torch.Tensor, dtype: str, shape: Sequence[int], box: Sequence[int], swizzle: int
+) -> Any:
+    """Return the CUtensorMap of a contiguous tensor, viewed in a shape."""
+    size, rank = tensor.element_size(), len(shape)
+    kinds = {"float16": 6, "float32": 7, "float64": 8, "bfloat16": 9}
+    strides = [size]
+    for extent in shape[:0:-1]:
+        strides.append(strides[-1] * extent)
+    raw = bytearray(128 + 64)  # the driver wants it aligned to 64 bytes
+    encoded = (ctypes.c_ubyte * 128).from_buffer(raw, -ctypes.addressof(ctypes.c_ubyte.from_buffer(raw)) % 64)
+    numbers = [
+        (ctypes.c_uint64 * rank)(*shape[::-1]),
+        (ctypes.c_uint64 * rank)(*strides[1:]),
+        (ctypes.c_uint32 * rank)(*box[::-1]),
+        (ctypes.c_uint32 * rank)(*[1] * rank),
+    ]
+    kind = kinds.get(dtype, {1: 0, 2: 1, 4: 2, 8: 4}[size])
+    modes = 0, (0, 32, 64, 128).index(swizzle), 3, 0  # no interleaving, swizzle, 256 bytes into L2, zeros outside
+    address = ctypes.c_void_p(tensor.data_ptr())
+    _do(driver, "cuTensorMapEncodeTiled", ctypes.byref(encoded), kind, rank, address, *numbers, *modes)
+    return encoded
 
 
 def _do(library: ctypes.CDLL, call: str, *arguments: Any) -> None:

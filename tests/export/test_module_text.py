@@ -186,6 +186,19 @@ def test_a_cuda_module_compiles_what_it_holds(tmp_path: Path) -> None:
     assert module.ModelNew()(torch.ones(2, 2)).tolist() == [[0.5, 0.5], [0.5, 0.5]]
 
 
+def test_a_module_keeps_the_tensor_maps_of_its_kernel(tmp_path: Path) -> None:
+    task = tasks.load("matmul")
+    candidate = Candidate((ROOT / "prompts" / "cards" / "hopper_gemm.cu").read_text(), "cuda")
+    module: Any = imported(exported(task, candidate, "cuda", H200), tmp_path)
+    (square,) = (case for case in module._CASES if case["name"] == "square")
+    (launch,) = square["launches"]
+    assert launch["args"][:2] == [
+        ("map", ("a", "bfloat16", (4096, 4096), (128, 64), 128)),
+        ("map", ("b", "bfloat16", (4096, 4096), (64, 64), 128)),
+    ]
+    assert module._cubin([f"-D{name}={value}" for name, value in square["defines"].items()]).startswith(b"\x7fELF")
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("language", ["cuda", "triton"])
 @pytest.mark.parametrize("name", ["softmax", "rmsnorm"])
