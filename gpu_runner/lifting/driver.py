@@ -97,15 +97,25 @@ class _LaunchConfiguration(ctypes.Structure):
     ]
 
 
-def launch(
-    function: Handle, extents: Sequence[int], stream: Handle, arguments: Any, attributes: Sequence[tuple[int, str]] = ()
-) -> None:
-    """Enqueue a kernel; `extents` are grid, block and bytes of shared memory, attributes as in `KernelLaunch`."""
-    listed = (_LaunchAttribute * len(attributes))(
-        *(_LaunchAttribute(n, (ctypes.c_ubyte * 64)(*bytes.fromhex(v))) for n, v in attributes)
-    )
-    how = _LaunchConfiguration((ctypes.c_uint * 7)(*extents), stream, listed, len(attributes))
-    call("cuLaunchKernelEx", ctypes.byref(how), function, arguments, None)
+class StreamLaunch:
+    """A launch on a stream with its arguments, laid out once because `enqueue` is called in timed loops.
+
+    `extents` are grid, block and bytes of shared memory, attributes as in `KernelLaunch`.
+    """
+
+    def __init__(
+        self, function: Handle, extents: Sequence[int], arguments: Any, attributes: Sequence[tuple[int, str]] = ()
+    ) -> None:
+        listed = (_LaunchAttribute * len(attributes))(
+            *(_LaunchAttribute(n, (ctypes.c_ubyte * 64)(*bytes.fromhex(v))) for n, v in attributes)
+        )
+        self._configuration = _LaunchConfiguration((ctypes.c_uint * 7)(*extents), None, listed, len(attributes))
+        self._function, self._arguments = function, arguments
+
+    def enqueue(self, stream: Handle) -> None:
+        """Enqueue the kernel; raises `CudaError` where the driver refuses it."""
+        self._configuration.stream = stream
+        call("cuLaunchKernelEx", ctypes.byref(self._configuration), self._function, self._arguments, None)
 
 
 class KernelNode(ctypes.Structure):

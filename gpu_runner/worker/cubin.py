@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from forewarp.gpu_runner.formats.plan import ResolvedLaunch
-from forewarp.gpu_runner.lifting import driver
 from forewarp.gpu_runner.lifting.chain import fill
-from forewarp.gpu_runner.lifting.driver import CudaError, EdgeData, call
+from forewarp.gpu_runner.lifting.driver import CudaError, EdgeData, StreamLaunch, call
 from forewarp.gpu_runner.lifting.graph import PLAIN, Built, Edge, GraphNode, KernelLaunch
 from forewarp.gpu_runner.worker.runners import Buffers, find_plan
 
@@ -70,7 +69,7 @@ class CubinRunner:
         kernels = manifest["variants"][manifest["workloads"][workload]["variant"]]["kernels"]
         self.buffers = buffers
         self._modules: dict[str, Module] = {}
-        self._launches: list[list[tuple[Any, ...]]] = [[] for _ in buffers.by_slot]
+        self._launches: list[list[StreamLaunch]] = [[] for _ in buffers.by_slot]
         self._nodes: list[list[tuple[Any, GraphNode]]] = [[] for _ in buffers.by_slot]
         self._edges = [
             Edge(i, i + 1, _PROGRAMMATIC if step.dependent else PLAIN) for i, step in enumerate(plan.launches[1:])
@@ -84,7 +83,8 @@ class CubinRunner:
                 values += [ctypes.c_void_p(0)] * kernel["extra_params"]
                 self._kept.append(values)
                 extents = (*step.grid, *kernel["block"], kernel["shared"])
-                self._launches[slot].append((function, extents, pack(values), _attributes(step, first=index == 0)))
+                attributes = _attributes(step, first=index == 0)
+                self._launches[slot].append(StreamLaunch(function, extents, pack(values), attributes))
                 self._nodes[slot].append((function, _node(step, kernel, values)))
 
     def _module(self, path: Path) -> Module:
@@ -95,8 +95,8 @@ class CubinRunner:
     def run(self, slot: int) -> None:
         """Enqueue the launches; the caller synchronises."""
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        for function, extents, arguments, attributes in self._launches[slot]:
-            driver.launch(function, extents, stream, arguments, attributes)
+        for launch in self._launches[slot]:
+            launch.enqueue(stream)
 
     def ready(self) -> list[GraphNode]:
         """Return what zeroes the scratch."""
