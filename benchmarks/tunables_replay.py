@@ -1,10 +1,9 @@
-"""How few measurements a search over a Triton kernel's tunables needs when choices are forecast before they compile.
+"""Replay searches over Triton kernels' tunables, with and without forecasts of choices before they are compiled.
 
     python benchmarks/tunables_replay.py --out benchmarks/results/tunables_replay.json
 
-Replays searches over the recorded settings of each bundled task's Triton seed (`results/pool_h200.parquet`: some 48 of
-368 to 927 each), launch-plan kernels that the
-forecasts of configurations were not fitted to. Nothing runs on a device.
+The settings are those recorded of each bundled task's Triton seed (`results/pool_h200.parquet`: some 48 of 368 to 927
+each), launch-plan kernels that the forecasts of configurations were not fitted to. Nothing runs on a device.
 `needed` is how many are measured until one is within 5 % of the best recorded; all of them where none comes. Arms:
 
 - `random`: settings in random order;

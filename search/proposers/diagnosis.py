@@ -1,4 +1,4 @@
-"""What holds a program back, in plain sentences with what usually helps: roofline, occupancy, waves, accesses."""
+"""Diagnosis of a measured program in plain sentences, with what usually helps: roofline, occupancy, waves, accesses."""
 
 from __future__ import annotations
 

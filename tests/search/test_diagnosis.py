@@ -1,4 +1,4 @@
-"""What a proposer is told about a program that was measured."""
+"""Diagnoses of measured programs in a proposer's prompt."""
 
 from __future__ import annotations
 
