@@ -122,7 +122,7 @@ def main() -> None:
         parts = [json.loads(path.read_text()) for path in args.merge]
         runs = [run for part in parts for run in part["runs"]]
         about = {k: parts[0][k] for k in ("device", "extra_per_mille", "work", "tiles")}
-        measured_by = [part["provenance"] for part in parts]
+        measured_by = [each for part in parts for each in part.get("parts", [part["provenance"]])]
         write(args.out, about | {"parts": measured_by, "summary": summed_up(runs), "runs": runs})
     else:
         kept = json.loads(args.out.read_text()) if args.resume and args.out.exists() else {}
@@ -132,8 +132,7 @@ def main() -> None:
         about = {"device": args.device, "extra_per_mille": EXTRA, "work": WORK, "tiles": TILES[args.device]}
         for run in measured(args.device, args.busy, range(len(runs) // each, args.rounds)):
             runs.append(run)
-            if len(runs) % each == 0:
-                write(args.out, about | {"summary": summed_up(runs), "runs": runs})
+            write(args.out, about | {"summary": summed_up(runs), "runs": runs})
     for row in summed_up(runs):
         n = row["measurements"]
         print(
