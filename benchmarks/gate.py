@@ -2,17 +2,18 @@
 
     python benchmarks/gate.py --device cpu --for 1500 --out benchmarks/results/gate_cpu.json
     python benchmarks/gate.py --device cuda --for 200 --out gate.json            # again and again: it goes on
-    python benchmarks/gate.py --table benchmarks/results/gate_cpu.json
+    python benchmarks/gate.py --table gate_0.json gate_1.json --out gate.json    # of several machines, as one file
     python benchmarks/gate.py --simulate --out benchmarks/results/gate_simulation.json
     python benchmarks/gate.py --triton h100 --python OLD NEW --out benchmarks/results/gate_triton.json
 
 `--triton` compares what Triton kernels of `tasks/` and `pool/` compile to in two environments, without a GPU.
 
 Each round starts new servers for both sides and times every case once, as `forewarp gate check` with two Pythons does.
-The rounds of a case, in order, are cut into runs: a run ends where the gate would have decided, or given up. All cases
-of a kind are one family. Equal cases are bundled seeds on each of their shapes (on the CPU device, whose seeds take too
-long, kernels of `planted.py`); planted ones are kernels of `planted.py` whose loop runs 3 % longer in the new
-environment.
+Cases of one task follow one another, as the gate times them. The rounds of a case on one machine, in order, are cut
+into runs: a run ends where the gate would have decided, or given up. All cases of a kind are one family, and so many
+gates have been run as each of them has runs. Equal cases are bundled seeds on each of their shapes (on the CPU device,
+whose seeds take too long, kernels of `planted.py`); planted ones are kernels of `planted.py` whose loop runs 3 % longer
+in the new environment.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -39,6 +42,7 @@ from forewarp.core.values import Candidate, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.executors.alternating import AlternatingExecutors
 from forewarp.gpu_runner.formats import task as tasks
+from forewarp.tools.gate_rounds import shuffled_by_task
 
 RESULT = Path(__file__).parent / "results" / "gate_cpu.json"
 MORE = {200: 206, 300: 309, 400: 412}
@@ -76,9 +80,13 @@ def cases(device: str, count: int, slowed: int, folder: Path) -> list[Case]:
     if device == "cpu":
         equal = [replace(c, planted=False, kernels=(c.kernels[0], c.kernels[0])) for c in slower]
     else:
-        equal = list(_bundled(device))
-        random.Random(0).shuffle(equal)
+        equal = in_order(list(_bundled(device)), random.Random(0))
     return equal[:count] + slower[:slowed]
+
+
+def in_order(chosen: Sequence[Case], order: random.Random) -> list[Case]:
+    """Return the cases in random order, those of one task one after the other."""
+    return shuffled_by_task(chosen, lambda case: case.task.sha256, order)
 
 
 def _bundled(device: str) -> Iterator[Case]:
@@ -91,6 +99,21 @@ def _bundled(device: str) -> Iterator[Case]:
                     yield Case(f"{name} {workload.name} {seed.language}", False, alone, (seed, seed))
 
 
+def machine() -> dict[str, Any]:
+    """Return what tells this machine from others: processor or GPU, its number, versions, and when."""
+    about = {k: provenance()[k] for k in ("date", "gpu", "versions")}
+    query = [
+        "nvidia-smi",
+        "--query-gpu=uuid",
+        "--format=csv,noheader",
+        f"--id={os.environ.get('CUDA_VISIBLE_DEVICES', 0)}",
+    ]
+    try:
+        return about | {"uuid": subprocess.run(query, capture_output=True, text=True, timeout=20).stdout.strip()}
+    except OSError:
+        return about
+
+
 def measured(device: str, counts: tuple[int, int], pythons: tuple[str, str], first: int) -> Iterator[dict[str, Any]]:
     """Yield one ratio after another, round after round without end."""
     with tempfile.TemporaryDirectory() as folder:
@@ -99,7 +122,7 @@ def measured(device: str, counts: tuple[int, int], pythons: tuple[str, str], fir
             pair = AlternatingExecutors(devices.choose(device), pythons)
             try:
                 order = random.Random(number)
-                for case in order.sample(chosen, len(chosen)):
+                for case in in_order(chosen, order):
                     subjects = [
                         Subject(kernel, pair.compile(case.task, kernel)[side])
                         for side, kernel in enumerate(case.kernels)
@@ -140,17 +163,27 @@ def summed_up(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
     table: list[dict[str, Any]] = []
     for kind in (False, True):
-        series: dict[str, list[float]] = {}
+        series: dict[tuple[int, str], list[float]] = {}
         for row in sorted((r for r in rows if r["planted"] == kind), key=lambda r: r["round"]):
-            series.setdefault(row["case"], []).extend(row["log_ratios"].values())
-        runs = [run for ratios in series.values() for run in runs_of(ratios, len(series))]
+            series.setdefault((row.get("machine", 0), row["case"]), []).extend(row["log_ratios"].values())
+        kernels = len({case for _, case in series})
+        cut = {key: runs_of(ratios, kernels) for key, ratios in series.items()}
+        runs = [run for found in cut.values() for run in found]
+        gates = [
+            gate
+            for number in sorted({number for number, _ in series})
+            for gate in zip(*(found for (other, _), found in cut.items() if other == number), strict=False)
+        ]
         spread = [statistics.stdev(ratios) for ratios in series.values() if len(ratios) > 1]
         line: dict[str, Any] = {
             "planted": kind,
-            "kernels": len(series),
+            "kernels": kernels,
+            "machines": len({number for number, _ in series}),
             "rounds": sum(map(len, series.values())),
             "runs": len(runs),
-            "unfinished": sum(sum(r["rounds"] for r in runs_of(s, len(series))) < len(s) for s in series.values()),
+            "gates": len(gates),
+            "gates_with_alarm": sum(any(run["verdict"] == "slower" for run in gate) for gate in gates),
+            "unfinished": sum(sum(r["rounds"] for r in cut[key]) < len(s) for key, s in series.items()),
             "slower_by": math.expm1(statistics.fmean(r for s in series.values() for r in s)) if series else None,
             "sd_of_a_round": statistics.median(spread) if spread else None,
             "rounds_of_a_run": statistics.fmean(r["rounds"] for r in runs) if runs else None,
@@ -238,8 +271,9 @@ def show(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         counts = ", ".join(f"{v} {line[v]['count']}" for v in ("same", "slower", "faster", "too noisy"))
         sd = line["sd_of_a_round"]
         print(
-            f"{'3 % more work' if line['planted'] else 'equal'}: {line['kernels']} kernels, {line['runs']} runs of "
-            f"{line['rounds']} rounds: {counts}; not at their end: {line['unfinished']}"
+            f"{'3 % more work' if line['planted'] else 'equal'}: {line['kernels']} kernels on {line['machines']} "
+            f"machines, {line['runs']} runs of {line['rounds']} rounds: {counts}; not at their end: "
+            f"{line['unfinished']}; {line['gates']} gates of all kernels, {line['gates_with_alarm']} with an alarm"
             + (f"; sd of a round {sd:.2%}" if sd else "")
         )
     return table
@@ -251,10 +285,10 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--for", type=float, default=600, dest="seconds", help="seconds to go on for")
     parser.add_argument("--kernels", type=int, default=20, help="equal cases")
-    parser.add_argument("--planted", type=int, default=20, help="cases with 3 % more work")
+    parser.add_argument("--planted", type=int, default=20, help="cases with 3 %% more work")
     parser.add_argument("--python", nargs=2, default=[sys.executable] * 2, metavar=("OLD", "NEW"))
     parser.add_argument("--out", type=Path, default=RESULT)
-    parser.add_argument("--table", type=Path, nargs="+", help="print what result files say, and measure nothing")
+    parser.add_argument("--table", type=Path, nargs="+", help="join result files in --out, and measure nothing")
     parser.add_argument("--simulate", action="store_true", help="simulate the verdicts instead of measuring")
     parser.add_argument("--triton", metavar="TARGET", help="compare machine code of Triton kernels")
     args = parser.parse_args()
@@ -265,21 +299,35 @@ def main() -> None:
         write(args.out, {"gates": 200, "kernels": 20, "threshold": THRESHOLD, "table": simulated(200, 20)})
         return
     if args.table:
-        show([row for path in args.table for row in json.loads(path.read_text())["rounds"]])
+        write(args.out, joined([json.loads(path.read_text()) for path in args.table]))
         return
     kept: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
     rows: list[dict[str, Any]] = kept.get("rounds", [])
-    about = {"device": args.device, "threshold": THRESHOLD, "machines": kept.get("machines", [])}
-    about["machines"] = [*about["machines"], {k: provenance()[k] for k in ("date", "gpu", "versions")}]
+    machines: list[dict[str, Any]] = kept.get("machines", [])
+    here = machine()
+    number = next((n for n, m in enumerate(machines) if m | {"date": ""} == here | {"date": ""}), len(machines))
+    machines += [here] if number == len(machines) else []
+    about = {"device": args.device, "threshold": THRESHOLD, "machines": machines}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + args.seconds
     first = 1 + max((r["round"] for r in rows), default=0)
     for row in measured(args.device, (args.kernels, args.planted), tuple(args.python), first):
-        rows.append(row)
+        rows.append(row | {"machine": number})
         args.out.write_text(json.dumps(about | {"rounds": rows}) + "\n")
         if time.monotonic() > until:
             break
     write(args.out, about | {"summary": show(rows), "rounds": rows})
+
+
+def joined(files: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the rounds of several files as of one, each machine under a number of its own."""
+    machines: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
+    for found in files:
+        rows += [row | {"machine": len(machines) + row.get("machine", 0)} for row in found["rounds"]]
+        machines += found["machines"]
+    about = {"device": files[0]["device"], "threshold": files[0]["threshold"], "machines": machines}
+    return about | {"summary": show(rows), "rounds": rows}
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -20,6 +21,8 @@ from forewarp.core.values import Build, Candidate, Measurement, Target, Task
 from forewarp.gpu_runner.executors.alternating import AlternatingExecutors, PairedMeasurement
 from forewarp.tools.gate_verdicts import ROUNDS, GateVerdict, PairedRatio, first_verdict
 from forewarp.tools.parts import Part, trim
+
+T = TypeVar("T")
 
 
 class GateRound(Part):
@@ -150,7 +153,8 @@ class PairedRounds:
                         pair.close()
                         pair = AlternatingExecutors(target, self.pythons, index=index)
                     order = random.Random(f"{journal.path.name} {number}")
-                    for place, kernel in enumerate(order.sample(left, len(left)), 1):
+                    in_order = shuffled_by_task(left, lambda kernel: kernel.task.sha256, order)
+                    for place, kernel in enumerate(in_order, 1):
                         self.left = over or self.spend(0, 0.0)
                         if self.left:
                             return versions
@@ -174,6 +178,14 @@ class PairedRounds:
         """Return the name of what is checked: kernels, environments and device."""
         parts = [sorted(k.key for k in self.kernels), self.pythons, versions, target.name, forewarp.__version__]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def shuffled_by_task(items: Sequence[T], task: Callable[[T], str], order: random.Random) -> list[T]:
+    """Return items in random order, those of one task next to each other: on a GPU they share the task's process."""
+    groups: dict[str, list[T]] = {}
+    for item in order.sample(items, len(items)):
+        groups.setdefault(task(item), []).append(item)
+    return [item for group in groups.values() for item in group]
 
 
 def _round(pair: AlternatingExecutors, archive: Archive, kernel: TimedKernel, number: int, *, first: int) -> GateRound:
