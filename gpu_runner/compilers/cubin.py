@@ -160,7 +160,7 @@ def embedded_cubins(library: bytes, arch: str) -> list[bytes] | None:
             continue
         if flags & _COMPRESSED:
             return None
-        found.append(payload[: _elf_size(payload)])
+        found.append(payload[: elf_size(payload)])
     return found
 
 
@@ -182,9 +182,8 @@ def _fatbin_entries(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
             entry = start + length
 
 
-def _elf_size(image: bytes) -> int:
-    """Return where an ELF file ends; the container fills it up to a multiple of eight bytes."""
-    programs, sections = struct.unpack_from("<QQ", image, 0x20)
-    sizes = struct.unpack_from("<HHHH", image, 0x36)
-    ends = (programs + sizes[0] * sizes[1], sections + sizes[2] * sizes[3])
-    return min(len(image), max(ends))
+def elf_size(header: bytes) -> int:
+    """Return where an ELF file ends, from its first 64 bytes."""
+    programs, sections = struct.unpack_from("<QQ", header, 0x20)
+    sizes = struct.unpack_from("<HHHH", header, 0x36)
+    return max(programs + sizes[0] * sizes[1], sections + sizes[2] * sizes[3])

@@ -8,10 +8,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from forewarp.gpu_runner.compilers import cubin
 from forewarp.gpu_runner.lifting import driver
 from forewarp.gpu_runner.lifting.graph import NotLiftable
 
-_RESOURCE, _MODULE_LOADED = 3, 6
+_DRIVER, _RESOURCE = 1, 3
+"""CUPTI's domains of callbacks."""
+_MODULE_LOADED = 6
+_LOAD_FILE, *_LOAD_DATA = 18, 19, 20
+"""cuModuleLoad, cuModuleLoadData and cuModuleLoadDataEx."""
+_AFTER = 1
+_ELF, _ELF_HEADER_BYTES = b"\x7fELF", 64
 
 
 class _Resource(ctypes.Structure):
@@ -24,6 +31,17 @@ class _Module(ctypes.Structure):
     """CUpti_ModuleResourceData."""
 
     _fields_ = [("id", ctypes.c_uint32), ("size", ctypes.c_size_t), ("image", driver.Handle)]
+
+
+class _Call(ctypes.Structure):
+    """Beginning of CUpti_CallbackData; `arguments` are those of the driver's function, in order."""
+
+    _fields_ = [
+        ("site", ctypes.c_int),
+        ("name", ctypes.c_char_p),
+        ("arguments", ctypes.POINTER(driver.Handle)),
+        ("status", ctypes.POINTER(ctypes.c_int)),
+    ]
 
 
 _Callback = ctypes.CFUNCTYPE(None, driver.Handle, ctypes.c_int, ctypes.c_uint32, driver.Handle)
@@ -39,6 +57,7 @@ class CodeLog:
         """Start listening; raises OSError where CUPTI cannot be found or refuses."""
         self.images: list[bytes] = []
         self.used: list[bytes] = []
+        self._by_module: dict[int, bytes] = {}
         self._triton: dict[int, bytes] = {}
         self._numbers: dict[int, int] = {}
         cupti = ctypes.CDLL(_cupti())
@@ -47,16 +66,34 @@ class CodeLog:
         for name, arguments in (
             ("cuptiSubscribe", (ctypes.byref(subscriber), self._callback, None)),
             ("cuptiEnableCallback", (1, subscriber, _RESOURCE, _MODULE_LOADED)),
+            *(("cuptiEnableCallback", (1, subscriber, _DRIVER, number)) for number in (_LOAD_FILE, *_LOAD_DATA)),
         ):
             if code := getattr(cupti, name)(*arguments):
                 raise OSError(f"{name}: CUPTI error {code}")
 
     def _loaded(self, user: int, domain: int, event: int, data: int) -> None:
-        del user, domain, event
+        del user
+        if domain == _DRIVER:
+            self._returned(event, ctypes.cast(data, ctypes.POINTER(_Call)).contents)
+            return
         resource = ctypes.cast(data, ctypes.POINTER(_Resource)).contents
         module = ctypes.cast(resource.details, ctypes.POINTER(_Module)).contents
         if module.image and module.size:
             self.images.append(ctypes.string_at(module.image, module.size))
+
+    def _returned(self, function: int, call: _Call) -> None:
+        """Note which module a call of the driver has made of which code."""
+        if call.site != _AFTER or call.status.contents.value:
+            return
+        module = ctypes.cast(call.arguments[0] or 0, ctypes.POINTER(driver.Handle)).contents.value
+        place = call.arguments[1] or 0
+        if function == _LOAD_FILE:
+            image = Path(ctypes.string_at(place).decode()).read_bytes()
+        else:
+            image = ctypes.string_at(place, _ELF_HEADER_BYTES)
+        if image.startswith(_ELF):  # not PTX, which is compiled on the way, nor a container of several
+            image = image if function == _LOAD_FILE else ctypes.string_at(place, cubin.elf_size(image))
+            self._by_module[module or 0] = image
 
     def number(self, function: int, name: str) -> int:
         """Return the number of a function's code; raises `NotLiftable` where nobody has seen it loaded."""
@@ -70,7 +107,15 @@ class CodeLog:
         return self._numbers[function]
 
     def _image_of(self, function: int, name: str) -> bytes | None:
-        """Return the code that a function came from, the last loaded of those that have its name; None if unknown."""
+        """Return the code that a function came from, the last loaded of those that have its name; None if unknown.
+
+        An autotuned kernel has one name for many codes: those that were loaded as modules are told apart.
+        """
+        module = driver.Handle()
+        if driver.status("cuFuncGetModule", ctypes.byref(module), driver.Handle(function)) == 0:
+            image = self._by_module.get(module.value or 0)
+            if image is not None:
+                return image
         if function not in self._triton:
             self._triton = _triton_codes()
         if function in self._triton:

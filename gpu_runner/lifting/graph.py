@@ -302,7 +302,11 @@ def _add_launch(where: Sequence[Any], handle: Handle, launch: KernelLaunch, func
         words = _PACKED_POINTER, ctypes.addressof(buffers[0]), _PACKED_SIZE, ctypes.addressof(size), 0
         pointers, extra = None, (Handle * len(words))(*words)
     how = driver.KernelNode(function, *launch.grid, *launch.block, launch.shared, pointers, extra, None, None)
-    driver.call("cuGraphAddKernelNode_v2", *where, ctypes.byref(how))
+    try:
+        driver.call("cuGraphAddKernelNode_v2", *where, ctypes.byref(how))
+    except driver.CudaError as e:
+        shape = f"grid {launch.grid}, block {launch.block}, {launch.shared} bytes of shared memory"
+        raise driver.CudaError(f"{e} ({launch.name}, {shape})") from None
     for number, value in launch.attributes:
         data = (ctypes.c_ubyte * _ATTRIBUTE_BYTES).from_buffer_copy(bytes.fromhex(value))
         driver.call("cuGraphKernelNodeSetAttribute", handle, number, ctypes.byref(data))

@@ -136,6 +136,24 @@ def test_a_module_against_another_module(executor: LocalExecutor) -> None:
     assert result.verdict == "faster", result.log
 
 
+def test_an_autotuned_kernel_is_replayed_by_the_code_that_was_chosen(executor: LocalExecutor) -> None:
+    reference = SOFTMAX.replace("torch.softmax(x, 1)", "torch.relu(x.t() * 2 + 1).contiguous()")
+    compiled = module(reference).source + (
+        "\nclass ModelNew(ModelNew):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        options = {'max_autotune_pointwise': True}\n"
+        "        self.compiled = torch.compile(super().forward, options=options)\n\n"
+        "    def forward(self, x):\n"
+        "        return self.compiled(x)\n"
+    )
+    task, kernel = from_source(reference, "t"), Candidate(compiled, "python")
+    build = executor.compile(task, kernel)
+    result = executor.measure(task, kernel, build, Subject(kernel, build))
+    assert result.status == "ok", result.log
+    assert (result.tier, result.environment["anchor"]) == ("T0", "a kernel"), result.lifting
+
+
 def test_a_view_is_paid_for_against_another_module(executor: LocalExecutor) -> None:
     turn = SOFTMAX.replace("torch.softmax(x, 1)", "x.t().contiguous()")
     task, copies = from_source(turn, "t"), module(turn)
