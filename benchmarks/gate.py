@@ -11,9 +11,9 @@
 Each round starts new servers for both sides and times every case once, as `forewarp gate check` with two Pythons does.
 Cases of one task follow one another, as the gate times them. The rounds of a case on one machine, in order, are cut
 into runs: a run ends where the gate would have decided, or given up. All cases of a kind are one family, and so many
-gates have been run as each of them has runs. Equal cases are bundled seeds on each of their shapes (on the CPU device,
-whose seeds take too long, kernels of `planted.py`); planted ones are kernels of `planted.py` whose loop runs 3 % longer
-in the new environment.
+gates have been run as each of them has runs. Equal cases are bundled seeds as they are and with their second
+configuration (on the CPU device, whose seeds take too long, kernels of `planted.py`); planted ones are kernels of
+`planted.py` whose loop runs 3 % longer in the new environment.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from forewarp.core.protocols import Subject
 from forewarp.core.values import Candidate, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.executors.alternating import AlternatingExecutors
+from forewarp.gpu_runner.formats import plan
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools.gate_rounds import shuffled_by_task
 
@@ -92,11 +93,20 @@ def in_order(chosen: Sequence[Case], order: random.Random) -> list[Case]:
 def _bundled(device: str) -> Iterator[Case]:
     for name in tasks.bundled():
         task = tasks.load(name)
-        for workload in task.workloads[device]:  # pyright: ignore[reportArgumentType]
-            alone = replace(task.without_seeds(), workloads={device: (workload,)})  # pyright: ignore[reportArgumentType]
-            for seed in task.seeds:
-                if seed.language in languages_on(device):  # pyright: ignore[reportArgumentType]
-                    yield Case(f"{name} {workload.name} {seed.language}", False, alone, (seed, seed))
+        workload = task.workloads[device][0]  # pyright: ignore[reportArgumentType]
+        alone = replace(task.without_seeds(), workloads={device: (workload,)})  # pyright: ignore[reportArgumentType]
+        for seed in task.seeds:
+            if seed.language in languages_on(device):  # pyright: ignore[reportArgumentType]
+                for kernel in (seed, _second(seed)):
+                    about = ", ".join(f"{k} {v}" for k, v in kernel.tunables.items() if v != seed.tunables[k])
+                    said = f"{name} {workload.name} {seed.language} {about}".strip()
+                    yield Case(said, False, alone, (kernel, kernel))
+
+
+def _second(seed: Candidate) -> Candidate:
+    """Return a seed with its last tunable as it comes second."""
+    found = (c for c in plan.parse(seed).combinations() if c != seed.tunables)
+    return replace(seed, tunables=next(found))
 
 
 def machine() -> dict[str, Any]:
@@ -164,7 +174,7 @@ def summed_up(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     table: list[dict[str, Any]] = []
     for kind in (False, True):
         series: dict[tuple[int, str], list[float]] = {}
-        for row in sorted((r for r in rows if r["planted"] == kind), key=lambda r: r["round"]):
+        for row in sorted((r for r in rows if r["planted"] == kind and r["log_ratios"]), key=lambda r: r["round"]):
             series.setdefault((row.get("machine", 0), row["case"]), []).extend(row["log_ratios"].values())
         kernels = len({case for _, case in series})
         cut = {key: runs_of(ratios, kernels) for key, ratios in series.items()}

@@ -152,6 +152,7 @@ class AlternatingExecutors:
                 baton.pass_on(number, leaving=True)  # also where it never took its turn
 
         with self._executors[0].held():
+            self._both(lambda number: self._executors[number].open(task))  # at once: nothing is timed yet
             old, new = self._both(measured)
         kind, counts = self._executors[0].target.kind, [side.counts for side in self._sides]
         return PairedMeasurement(old, new, log_ratios(kind, (old, new), counts))

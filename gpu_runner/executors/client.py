@@ -155,6 +155,11 @@ class ChildSession:
             self._answers.send(serde.to_data(request), descriptors)
         return self.wait(timeout, on_look)
 
+    def wait_until_ready(self, timeout: float) -> None:
+        """Wait until a child that serves can take its first request, or has ended."""
+        with contextlib.suppress(ChannelClosed, ChannelTimeout):
+            self._answers.receive(timeout)
+
     def wait(self, timeout: float, on_look: OnLook | None = None) -> Reply:
         """Wait for one answer; without one, the child is killed and the reply says how it ended.
 
@@ -170,7 +175,7 @@ class ChildSession:
                     self._answers.send({"answer": on_look(look) if on_look is not None else "enough"})
                 elif document.get("started"):
                     started = time.perf_counter() - start
-                else:
+                elif not document.get("ready"):
                     answer = document
         except ChannelTimeout:
             timed_out = True

@@ -244,11 +244,21 @@ class LauncherClient:
     def _open(self) -> ChildSession:
         return _open_on_builds(self._worker, LauncherJob(builds=str(self._builds)))
 
-    def _measure(self, job: MeasureJob, task: str, on_look: OnLook, limit_s: float) -> LaunchOutcome:
+    def open(self, task: str, limit_s: float) -> None:
+        """Have a launcher open the device for the task with this identity, and wait until it has."""
+        before = self._session
+        if (session := self._session_of(task)) is not before:
+            session.wait_until_ready(limit_s)
+
+    def _session_of(self, task: str) -> ChildSession:
         if self._session is None or not self._session.alive or self._reference.task != task:
             self._drop()
             self._session, self._spare = self._spare or self._open(), None
             self._reference = _Reference(task)
+        return self._session
+
+    def _measure(self, job: MeasureJob, task: str, on_look: OnLook, limit_s: float) -> LaunchOutcome:
+        session = self._session_of(task)
         job = replace(job, weight_seed=self._reference.weight_seed)
         arms: dict[str, Observation] = {}
         try:
@@ -256,7 +266,7 @@ class LauncherClient:
             if job.candidate.language == "python":
                 wanted = self._observing(job, job.candidate)
                 arms["candidate"] = self._observers.observe("candidate", wanted, limit_s)
-            launched = self._launch(job, arms, on_look, self._session, limit_s)
+            launched = self._launch(job, arms, on_look, session, limit_s)
             return replace(launched, phases=arms["candidate"].phases if "candidate" in arms else {})
         finally:
             for observed in arms.values():

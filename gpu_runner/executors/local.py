@@ -382,6 +382,12 @@ class LocalExecutor:
             environment={**measured.environment, **({"anchor": done.anchor} if done.anchor else {})},
         )
 
+    def open(self, task: Task) -> None:
+        """Have a process open the GPU for measurements of a task, and wait until it has; nothing on a CPU."""
+        if self._target.kind == "cuda":
+            with self._device:
+                self._launcher.open(task.sha256, self._limits.measure_s)
+
     def held(self) -> contextlib.AbstractContextManager[None]:
         """Hold the device against other processes."""
         return exclusive_device(self._locks, self._target, self._visible)

@@ -235,6 +235,7 @@ def launcher(job: LauncherJob, answer: Channel) -> None:
     from forewarp.gpu_runner.worker.judge import Judge
 
     host = Launcher()
+    answer.send({"ready": True})
     while True:
         try:
             request = serde.from_data(LaunchRequest, answer.receive(LAUNCHER_IDLE_S))

@@ -65,6 +65,9 @@ class Session:
         self.alive = answer is not None
         return Reply(dict(answer) if answer is not None else None, "", 1.0, self.worker.started_s, exit_status=0)
 
+    def wait_until_ready(self, timeout: float) -> None:
+        self.worker.asked.append(("ready", timeout))
+
     def kill(self) -> None:
         self.alive = False
 
@@ -144,6 +147,17 @@ def test_the_reference_is_observed_once_per_task_and_its_strides_are_told() -> N
     kept = [document.keep_anchor for kind, document in worker.asked if kind == "launcher"]
     assert kept == [False, True, False]
     assert worker.asked[1][1].strides == {"w": [[8, 1]]}
+
+
+def test_a_launcher_that_was_opened_for_a_task_is_waited_for_once_and_measures() -> None:
+    worker = Worker(observe=LIFTED, launcher=RESULT)
+    launching = client(worker)
+    launching.open("task", 3.0)
+    launching.open("task", 3.0)
+    launching.measure(job(language="triton"), "task", lambda _: "on", 10.0)
+    assert worker.kinds() == ["ready", "observe", "launcher"]
+    launching.open("other", 3.0)
+    assert worker.kinds()[3:] == ["ready"]
 
 
 def test_all_candidates_of_a_task_get_the_weights_that_its_reference_was_lifted_with() -> None:
