@@ -268,6 +268,7 @@ run. This holds for every verb: a forecast, which runs no kernel, still runs the
 | no local sockets, such as Docker's | yes, not on CUDA | yes, not on CUDA | yes | a Unix socket cannot be made |
 | read-only files, but for a folder of its own | yes | yes | yes | no file can be made beside that folder, nor in /tmp or /dev/shm |
 | no private files: only Python, its packages, compilers, CUDA and the system's libraries can be read | yes | yes | yes | /etc/passwd, /etc/shadow and the variables of its parent cannot be opened |
+| other files do not exist: their names, sizes and dates are hidden, too | yes, not on CUDA | yes, not on CUDA | yes | /etc/passwd and /etc/shadow cannot be found |
 | private temporary files, in memory | yes | yes | – | the folder is a file system of its own |
 | own process namespace, own view of processes | yes, not on CUDA | yes, not on CUDA | yes | /proc shows the process alone |
 | user nobody | yes, not on CUDA | yes, not on CUDA | – | its three user ids |
@@ -286,7 +287,10 @@ lets an attacker's task file loose in each verb, and private files be included b
   their permissions; neither protection is listed then, and strangers' code is refused.
 - Where Python lies in a folder that only the superuser may enter, a confined process keeps the right to read files, and
   "no capabilities" is not listed. Landlock bounds what it reads all the same.
-- Without root there is no user nobody, no private /tmp and no process namespace. Names and arguments of your other
+- Where nothing can be mounted, as in Docker by default, in a user's account without user namespaces, and around modules
+  on CUDA, strangers' code can find out whether a file exists (`stat`, `__has_include`), its size and its date, but
+  neither read it nor list a folder.
+- Without root there is no user nobody and no process namespace. Names and arguments of your other
   processes can then be seen, but neither their memory nor their variables. That they cannot be sent signals needs Linux
   6.12 then.
 - Where no network namespace is to be had, as in a container, the filter refuses every socket that reaches further than

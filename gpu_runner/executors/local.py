@@ -56,7 +56,10 @@ SEEDS_VERSION = "1"
 _CHECKS: dict[Language, type[CheckJob]] = {"triton": InterpretJob, "python": InterpretJob, "cuda": EmulateJob}
 _CHECK_START_S = 30.0
 """For starting a process and running the reference, beyond the time that a check itself may take."""
-_REFUSALS = ("PermissionError", "Permission denied", "Network is unreachable", "Operation not permitted")
+_REFUSALS = (
+    *("PermissionError", "Permission denied", "No such file or directory"),
+    *("Network is unreachable", "Operation not permitted"),
+)
 """What confined code hears of what it may not do."""
 
 _INDUCTOR = re.compile(
@@ -451,8 +454,8 @@ def _answer_of(task: Task, reply: Reply, limit_s: float, late: str = "") -> dict
     hint = late if late and reply.timed_out else hint
     if any(sign in why for sign in _REFUSALS):
         hint = (
-            "a task's code runs without network, and reads and writes no files but its own: name folders that it has "
-            f"to read in {toolchain.EXTRA}, separated by colons"
+            "a task's code runs without network, and no files exist for it but its own and its tools': name folders "
+            f"that it has to read in {toolchain.EXTRA}, separated by colons"
         )
     raise TaskError(f"the reference of {task.name} cannot be run: {why}", hint=hint)
 

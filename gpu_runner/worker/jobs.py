@@ -174,9 +174,11 @@ def _judge(job: MeasureJob, answer: Channel, *, contained: bool) -> None:
 
     protections.close_descriptors({answer.descriptor})
     activity.begin(job.log)
-    if not contained:
-        protections.keep_signals_inside()
     folder = job_folder(job)
+    if not contained:
+        if job.device == "cpu":
+            protections.hide_files(str(folder), [k.artefact for k in (job.anchor, job.candidate) if k and k.artefact])
+        protections.keep_signals_inside()
     tempfile.tempdir = str(folder)  # where cells get their folders, which go with the job's
 
     def confine() -> list[str]:

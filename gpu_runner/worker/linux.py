@@ -18,9 +18,8 @@ _PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_CAP_AMBIENT = 8
 _AMBIENT_RAISE, _AMBIENT_CLEAR = 2, 4
 _CAP_VERSION = 0x20080522
 _CAP_DAC_READ_SEARCH, _CAP_LAST = 2, 63
-_CLONE_NEWNS, _CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWPID = 0x20000, 0x10000000, 0x40000000, 0x20000000
-_CLONE_NEWIPC = 0x08000000
-_MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 0x4000, 1 << 18
+_PR_GET_DUMPABLE, PR_SET_DUMPABLE = 3, 4
+NEW_MOUNTS, NEW_IPC, _NEW_USER, _NEW_PROCESSES, _NEW_NETWORK = 0x20000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 NOBODY = 65534
 
 
@@ -30,7 +29,8 @@ def prctl(option: int, *values: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
-def _unshare(flags: int) -> None:
+def unshare(flags: int) -> None:
+    """Move to new namespaces; raises OSError."""
     if libc.unshare(flags) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
 
@@ -52,64 +52,36 @@ def children_in_own_pid_namespace(*, wanted: bool) -> Generator[bool]:
         try:
             if wanted:
                 home = os.open("/proc/self/ns/pid", os.O_RDONLY)
-                _unshare(_CLONE_NEWPID)
+                unshare(_NEW_PROCESSES)
         except OSError:
             wanted = False
         yield wanted
-        if wanted and libc.setns(home, _CLONE_NEWPID) != 0:
+        if wanted and libc.setns(home, _NEW_PROCESSES) != 0:
             raise OSError(ctypes.get_errno(), "setns")
     finally:
         if home >= 0:
             os.close(home)
 
 
-def own_view_of_processes() -> None:
-    """Mount a /proc that shows the process namespace that this process is in; raises OSError."""
-    _own_mount_namespace()
-    _mount_proc()
-
-
 def no_network() -> None:
     """Move to a network namespace without interfaces, with a user namespace's help where this is no superuser."""
     try:
-        _unshare(_CLONE_NEWNET)
+        unshare(_NEW_NETWORK)
     except OSError:
-        _unshare(_CLONE_NEWUSER | _CLONE_NEWNET)
+        user, group = os.geteuid(), os.getegid()
+        unshare(_NEW_USER | _NEW_NETWORK)
+        _remain(user, group)
 
 
-def own_mounts(folder: str, size: int, *, processes: bool) -> None:
-    """Mount a memory-backed `folder` of at most `size` bytes (0: none) that only this process and its children see.
-
-    `processes` also mounts a /proc that shows the process namespace that this process is in. Raises
-    OSError, also for whoever is no superuser: inside a user namespace nobody could write to the folder.
-    """
-    if os.geteuid() != 0:
-        raise OSError("not root")
-    _own_mount_namespace()
-    if processes:
-        _mount_proc()
-    if size:
-        _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, f"size={size},mode=1777")
-    with contextlib.suppress(OSError):
-        _unshare(_CLONE_NEWIPC)
-    os.chdir(folder)
-
-
-def _own_mount_namespace() -> None:
-    _unshare(_CLONE_NEWNS)
-    _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
-
-
-def _mount_proc() -> None:
-    _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-
-
-def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str = "") -> None:
-    def text(value: str | None) -> bytes | None:
-        return value.encode() if value is not None else None
-
-    if libc.mount(text(source), text(target), text(kind), ctypes.c_ulong(flags), text(data or None)) != 0:
-        raise OSError(ctypes.get_errno(), f"mount {target}")
+def _remain(user: int, group: int) -> None:
+    """Have a new user namespace know this process's user, so that files in what is mounted there can be its own."""
+    dumpable = libc.prctl(_PR_GET_DUMPABLE, 0, 0, 0, 0)
+    prctl(PR_SET_DUMPABLE, 1)  # or these files are the superuser's
+    try:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            Path(f"/proc/self/{name}").write_text(text)
+    finally:
+        prctl(PR_SET_DUMPABLE, dumpable)
 
 
 def become_nobody(folders: Sequence[str], reads: Sequence[str]) -> None:
@@ -212,7 +184,10 @@ def restrict_files(writable: Sequence[str], readable: Sequence[str] | None = Non
 
 
 def restrict_signals() -> None:
-    """Refuse signals to processes that are not started from here on; raises OSError where the kernel cannot."""
+    """Refuse signals to processes that are not started from here on; raises OSError where the kernel cannot.
+
+    Mounts are refused from then on, too.
+    """
     abi = landlock_version()
     if abi < SIGNALS_SINCE:
         raise OSError("this kernel's Landlock does not know signals")

@@ -14,16 +14,19 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from forewarp.gpu_runner.worker import environment, linux
+from forewarp.gpu_runner.worker import environment, linux, mounts, toolchain
 from forewarp.gpu_runner.worker.least import HIDDEN, LIMITS, NO_MEMORY, NO_NETWORK, NO_SIGNALS, READ_ONLY, require
 from forewarp.gpu_runner.worker.linux import NOBODY, libc
 
-_PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 1, 2, 4, 38, 39
+_PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 1, 2, 38, 39
 OWN_PROCESSES = "own process namespace"
+_OTHERS = ("/etc/passwd", "/etc/hostname", "/etc/shadow")
+"""Files that no confined process needs."""
 _MOST_DESCRIPTORS, _MAP_NORESERVE = 1 << 16, 0x4000
 
 
@@ -34,7 +37,7 @@ def die_with_parent() -> None:
 
 def hide_memory() -> None:
     """Forbid other processes of this user to attach to this one or to read its memory."""
-    linux.prctl(_PR_SET_DUMPABLE, 0)
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)
 
 
 def sends_no_signals(in_force: Collection[str]) -> bool:
@@ -49,6 +52,19 @@ def keep_signals_inside() -> None:
     with contextlib.suppress(OSError):
         linux.prctl(_PR_SET_NO_NEW_PRIVS, 1)
         linux.restrict_signals()
+
+
+def hide_files(folder: str, reads: Sequence[str]) -> None:
+    """Leave what the CPU device needs, `folder` and `reads` as the only files there are, where that can be had.
+
+    For a process that cannot mount anything later, and what it starts. It loses the network, too.
+    """
+    shown = (*device_files("cpu"), *toolchain.readable("cpu"), *reads)
+    with contextlib.suppress(OSError):
+        linux.no_network()
+        mounts.own_mounts(folder, 0, processes=False, shown=shown, links=toolchain.links("cpu"))
+        # Those of the new user namespace would let it into a process namespace, and not out of it.
+        linux.drop_capabilities(reading=False)
 
 
 def device_files(device: str) -> list[str]:
@@ -114,8 +130,7 @@ class Confinement:
         # Where no namespace is to be had, the filter below refuses sockets.
         steps.append(Step(NO_NETWORK, lambda: _tried(linux.no_network), _is_cut_off))
         if not self.cautious:
-            if self.folder_bytes or self.own_processes:
-                steps.append(self._mounting())
+            steps += self._mounting()
             if self.drop_user:
                 to_read = (*self.reads, *(sys.path if self.reads_only is None else self.reads_only))
                 becoming = partial(linux.become_nobody, [self.folder], to_read)
@@ -150,11 +165,23 @@ class Confinement:
         bounds = {resource.RLIMIT_FSIZE: self.file_bytes, resource.RLIMIT_CPU: self.cpu_s}
         return all(0 <= resource.getrlimit(what)[0] <= most for what, most in bounds.items())
 
-    def _mounting(self) -> Step:
-        mounting = partial(linux.own_mounts, self.folder, self.folder_bytes, processes=self.own_processes)
+    def _mounting(self) -> list[Step]:
+        """Return what one change of mounts gives, as protections of their own."""
+        # What CUDA looks for where is not known.
+        hiding = self.reads_only is not None and self.memory is not None
+        shown = (*self.files, *self.reads, *(self.reads_only or ())) if hiding else None
+        steps: list[Step] = []
+        if hiding:
+            steps.append(Step("other files do not exist", lambda: None, _nothing_else_exists))
         if self.folder_bytes:
-            return Step("private temporary files", mounting, partial(_is_mounted, self.folder))
-        return Step("own view of processes", mounting, _sees_itself_alone)
+            steps.append(Step("private temporary files", lambda: None, partial(_is_mounted, self.folder)))
+        elif self.own_processes:
+            steps.append(Step("own view of processes", lambda: None, _sees_itself_alone))
+        if steps:
+            how: dict[str, Any] = {"processes": self.own_processes, "shown": shown, "links": toolchain.links("cpu")}
+            mounting = partial(mounts.own_mounts, self.folder, self.folder_bytes, **how)
+            steps[0] = replace(steps[0], take=lambda: _tried(mounting))
+        return steps
 
     def _landlock(self) -> list[Step]:
         """Return the one restriction as two protections: not to write, and not to read."""
@@ -320,9 +347,12 @@ def _writing_is_refused(folder: str, writable: Sequence[str]) -> bool:
 
 
 def _reading_is_refused() -> bool:
-    """Try files that are for everybody's eyes, for the superuser's, and another process's variables."""
-    files = [p for p in ("/etc/passwd", "/etc/hostname", "/etc/shadow") if os.path.exists(p)]
-    return bool(files) and not any(_opens(p) for p in (*files, f"/proc/{os.getppid()}/environ"))
+    """Try the root, files that are for everybody's eyes and the superuser's, and another process's variables."""
+    return not any(_opens(p) for p in ("/", *_OTHERS, f"/proc/{os.getppid()}/environ"))
+
+
+def _nothing_else_exists() -> bool:
+    return not any(os.path.lexists(p) for p in (*_OTHERS, mounts.OLD_ROOT))
 
 
 def _opens(path: str) -> bool:

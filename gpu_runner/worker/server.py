@@ -45,7 +45,8 @@ def preload() -> None:
     import torch
 
     torch.set_grad_enabled(False)
-    toolchain.readable("cpu")  # which children then need not find out again
+    for known in (toolchain.readable, toolchain.links):  # which children then need not find out again
+        known("cpu")
 
 
 def warm(job: WorkerJob) -> None:

@@ -56,6 +56,9 @@ def _candidate(folder: Path) -> list[str]:
                 reads_only=toolchain.readable("cpu"),
             )
             try:
+                if not contained:  # as the judge does
+                    protections.hide_files(str(folder), [])
+                    protections.keep_signals_inside()
                 _tell(lambda: protections.take(how), writing)
             finally:
                 os._exit(0)

@@ -9,12 +9,13 @@ import os
 import shutil
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
 import forewarp
+from forewarp.gpu_runner.worker.mounts import links_on, outermost
 
 _SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"),
@@ -39,11 +40,21 @@ def readable(device: str) -> tuple[str, ...]:
 
     Fork after it: children then know it, too.
     """
+    return tuple(outermost(_named(device)))
+
+
+@lru_cache(maxsize=2)
+def links(device: str) -> Mapping[str, str]:
+    """Return the symbolic links by which `readable` is reached: where each lies, and its text."""
+    return links_on([*_named(device), "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"])
+
+
+def _named(device: str) -> list[str]:
     paths = [*_SYSTEM, *_python(), *_compilers()]
     if device == "cuda":
         paths += [*_CUDA, *sorted(str(p) for p in Path("/dev").glob("nvidia*"))]
     asked_for = os.environ.get(EXTRA, "").split(os.pathsep)
-    return _outermost([*(p for p in paths if not private(p)), *asked_for])
+    return [p for p in (*(p for p in paths if not private(p)), *asked_for) if p.startswith("/")]
 
 
 def _python() -> Iterator[str]:
@@ -82,7 +93,7 @@ def _compilers() -> Iterator[str]:
     names = (*(os.environ.get(v, "") for v in ("CC", "CXX", "CUDACXX")), *_TOOLS)
     for path in filter(None, (shutil.which(n) for n in names if n)):
         real = os.path.realpath(path)
-        yield real
+        yield from (path, real)
         if os.path.basename(os.path.dirname(real)) == "bin":
             yield from _whole_or_parts(os.path.dirname(os.path.dirname(real)))
     yield from (os.environ.get(v, "") for v in ("CUDA_HOME", "CUDA_PATH"))
@@ -96,13 +107,3 @@ def private(path: str) -> bool:
     real = Path(os.path.realpath(path))
     homes = {Path(os.path.realpath(os.path.expanduser("~"))), Path("/root"), Path("/home")}
     return any(real == home or real in home.parents for home in homes) or real.parent == Path("/home")
-
-
-def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the paths that are there, without links, and without what lies in another of them."""
-    real = {os.path.realpath(p) for p in paths if p.startswith("/")}
-    kept: list[str] = []
-    for path in sorted(p for p in real if os.path.exists(p)):
-        if not any(path.startswith(f"{k}/") for k in kept):
-            kept.append(path)
-    return tuple(kept)

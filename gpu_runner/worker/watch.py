@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from forewarp.gpu_runner.worker import linux, protections
+from forewarp.gpu_runner.worker import linux, mounts, protections
 from forewarp.gpu_runner.worker.channel import MACHINE
 from forewarp.gpu_runner.worker.memory import HostMemory
 from forewarp.gpu_runner.worker.protections import task_limit, tasks_in_all
@@ -287,7 +287,7 @@ def _run(work: Callable[[bool], None], contained: bool, telling: int) -> None:
         protections.die_with_parent()
         if contained:
             # With the /proc of another namespace, what it reads there of its children would be about others.
-            linux.own_view_of_processes()
+            mounts.own_view_of_processes()
         os.write(telling, b"1")
         os.close(telling)
         work(contained)

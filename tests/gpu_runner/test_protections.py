@@ -156,6 +156,42 @@ def test_only_what_is_named_is_readable(tmp_path: Path) -> None:
     assert "no private files" in in_force
 
 
+@pytest.mark.parametrize("user", [True, False], ids=["nobody", "its own user"])
+def test_other_files_do_not_exist_where_that_is_listed(tmp_path: Path, user: bool) -> None:
+    private, shown, link = tmp_path / "private", tmp_path / "shown", tmp_path / "link"
+    private.mkdir()
+    shown.mkdir()
+    (shown / "file").write_text("through a link")
+    link.symlink_to(shown)
+
+    def act() -> str:
+        there = [p for p in ("/etc/passwd", "/home", "/.old", str(private)) if os.path.lexists(p)]
+        return f"{there} {(link / 'file').read_text()}"
+
+    said, in_force = inside(act, tmp_path, drop_user=user, reads_only=(*toolchain.readable("cpu"), str(link)))
+    if "other files do not exist" not in in_force:
+        pytest.skip("mounting is not allowed here")
+    assert said == "[] through a link"
+
+
+def test_files_that_are_hidden_early_stay_hidden_from_what_is_forked(tmp_path: Path) -> None:
+    """As from the cells of a judge that is no superuser."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            protections.hide_files(str(tmp_path), [])
+            protections.keep_signals_inside()
+            with linux.children_in_own_pid_namespace(wanted=True):
+                status = int(os.path.lexists("/etc/passwd")) * 2
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status == 2:
+        pytest.skip("mounting is not allowed here")
+    assert status == 0
+
+
 def test_python_still_finds_its_packages(tmp_path: Path) -> None:
     def act() -> str:
         import sqlite3
