@@ -122,6 +122,7 @@ def test_a_checkout_whose_links_became_text_is_not_built(checkout: Path) -> None
     assert "core" in build(checkout, "wheel").stderr
 
 
+@pytest.mark.slow
 def test_an_sdist_has_documents_changelog_and_tests_and_can_be_built(checkout: Path, tmp_path: Path) -> None:
     done = build(checkout, "sdist")
     assert done.returncode == 0, done.stderr[-2000:]

@@ -187,6 +187,7 @@ async def test_a_search_fills_the_board_and_is_booked(recorded: Recorded, settin
     assert best.forecast.kernel[:10] == found["best"]["kernel"]
 
 
+@pytest.mark.slow
 async def test_a_search_of_an_autotuned_file_chooses_its_configurations(settings: Callable[..., Settings]) -> None:
     talk = Conversation(settings(scripted(("search", {"task": "scale.py", "budget": 5}))))
     (talk.settings.folder / "scale.py").write_text(autotuned_file.SOURCE)

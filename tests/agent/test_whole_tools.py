@@ -21,6 +21,7 @@ async def said(talk: Conversation, *lines: str) -> list[ConversationEvent]:
     return [event for line in lines for event in [e async for e in talk.say(line)]]
 
 
+@pytest.mark.slow
 async def test_a_model_is_profiled_by_its_user_and_by_the_model(tmp_path: Path) -> None:
     (tmp_path / "small.py").write_text(TEXT)
     (tmp_path / "gate.json").write_text(json.dumps({"kernels": []}))

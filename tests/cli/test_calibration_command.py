@@ -68,6 +68,7 @@ def test_an_empty_archive_says_what_to_do(tmp_path: Path, capsys: pytest.Capture
     assert (found["status"], found["tiers"]) == ("too_few", [])
 
 
+@pytest.mark.slow
 def test_a_run_is_shown_before_and_after(archive: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, "--archive", archive)
     (tier,) = (t for t in found["tiers"] if t["forecaster"] == "learned")

@@ -81,6 +81,7 @@ def test_help_of_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gate", "--help"]) == 0
 
 
+@pytest.mark.slow
 def test_what_got_worse_is_named_in_every_form(locked: Run, tmp_path: Path) -> None:
     # No verb is check, and there are no times to compare.
     exit_code, found = locked("gate", "--device", "none", "--no-check")
@@ -109,6 +110,7 @@ def test_what_got_worse_is_named_in_every_form(locked: Run, tmp_path: Path) -> N
     assert (exit_code, verdicts(found)) == (3, {"softmax.cu": "does not compile"})
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_is_found_on_the_cpu_without_its_device(locked: Run) -> None:
     Path("softmax.cu").write_text(CUDA.replace("/ sum;", "/ sum + 1;"))
     exit_code, found = locked("gate", "--device", "none")
@@ -157,6 +159,7 @@ def test_times_that_were_demanded_need_their_device(locked: Run, monkeypatch: py
     assert (code, found["error"]["code"]) == (69, "device")
 
 
+@pytest.mark.slow
 def test_a_python_without_torch_is_named(run: Run) -> None:
     bare = getattr(sys, "_base_executable", sys.executable)
     if subprocess.run([bare, "-c", "import torch"], capture_output=True, check=False).returncode == 0:

@@ -55,6 +55,7 @@ def test_a_hangup_ends_a_run_as_an_interrupt_does(recorded: Recorded, tmp_path: 
     assert ends[0][0] == "interrupted"
 
 
+@pytest.mark.slow
 def test_a_terminal_that_closes_leaves_an_interrupted_run(recorded: Recorded, tmp_path: Path) -> None:
     pid, terminal = pty.fork()
     if pid == 0:  # in the terminal, whose window is closed by the parent
@@ -70,6 +71,7 @@ def test_a_terminal_that_closes_leaves_an_interrupted_run(recorded: Recorded, tm
         assert [r.status for r in archive.runs()] == ["interrupted"]
 
 
+@pytest.mark.slow
 def test_under_nohup_a_run_goes_on(recorded: Recorded, tmp_path: Path) -> None:
     done = subprocess.run(
         [*command(recorded, tmp_path, "SIGHUP"), "--json"],

@@ -123,6 +123,7 @@ def pair() -> Iterator[AlternatingExecutors]:
     made.close()
 
 
+@pytest.mark.slow
 def test_both_environments_measure_the_kernel(pair: AlternatingExecutors) -> None:
     task, kernel = small_task(), cpp()
     assert all("torch" in versions for versions in pair.probe())

@@ -187,6 +187,7 @@ class TestTask:
         assert [len(loaded(task, i).inputs(1, "cpu")[1]) for i in (0, 1)] == [16, 400]
         assert task.repeated_inputs == []
 
+    @pytest.mark.slow
     def test_the_files_contents_are_part_of_the_identity(self, tmp_path: Path) -> None:
         plain, data = tasks.from_source(SOURCE, "gather"), {"a": [values(5)], "b": [values(6)]}
         paths = {name: saved(tmp_path, calls, f"{name}.pt") for name, calls in data.items()}

@@ -80,6 +80,7 @@ def test_without_the_least_no_verb_runs_strangers_code(cache: Path) -> None:
         assert "forewarp doctor" in answer["hint"]
 
 
+@pytest.mark.slow
 def test_what_a_user_insists_on_is_run_and_says_so(cache: Path) -> None:
     told = _without_landlock(cache, **{INSIST: "1"})
     assert (told["describe"], told["validate"], told["compile"]) == (2, 2, "ok")

@@ -224,6 +224,7 @@ async def test_unknown_arguments_are_refused_by_name(served: Served, mode: Mode)
         assert not [j for j in Spool(default_path().parent).jobs() if j.kind == "search"]
 
 
+@pytest.mark.slow
 async def test_search_of_an_autotuned_file_gives_its_configurations(served: Served) -> None:
     (served.workspace / "scale.py").write_text(autotuned_file.SOURCE)
     async with served.in_memory() as client:

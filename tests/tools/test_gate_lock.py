@@ -90,6 +90,7 @@ def test_a_missing_lock_says_how_to_make_one(tmp_path: Path) -> None:
     assert "gate lock" in raised.value.hint
 
 
+@pytest.mark.slow
 def test_a_lock_holds_code_forecast_and_tolerances(folder: Path, executors: Executors) -> None:
     result = lock_kernels(request(folder, "softmax.cu", targets=["h200", "A100"]), executors=executors)
     assert not result.problems

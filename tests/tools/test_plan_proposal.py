@@ -128,6 +128,7 @@ def test_what_is_no_kernel_gets_no_plan(source: str) -> None:
     assert proposed(Candidate(source, "cpp"), tasks.load("softmax"), ROWS) == ""
 
 
+@pytest.mark.slow
 def test_a_kernel_without_a_plan_is_measured_with_the_one_proposed(tmp_path: Path) -> None:
     (tmp_path / "task.py").write_text(
         "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"

@@ -143,6 +143,7 @@ def build():
 """
 
 
+@pytest.mark.slow
 def test_a_function_may_give_the_module_and_its_inputs(tmp_path: Path) -> None:
     path = tmp_path / "called.py"
     path.write_text(CALLED)
@@ -155,6 +156,7 @@ def test_a_function_may_give_the_module_and_its_inputs(tmp_path: Path) -> None:
         model_task(str(path), "build")
 
 
+@pytest.mark.slow
 def test_a_model_that_fails_tells_why(tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text(CALLED.replace("torch.rand(3, 8)", "torch.rand(3, 9)"))
@@ -165,6 +167,7 @@ def test_a_model_that_fails_tells_why(tmp_path: Path) -> None:
         profile_model(ProfileRequest(model=path, call="build", place=HERE))
 
 
+@pytest.mark.slow
 def test_requests_that_cannot_be_met(folder: Path, profiled: ProfileResult, tmp_path: Path) -> None:
     model = folder / "small.py"
     with pytest.raises(UsageError, match="a line becomes a task in a file"):
@@ -192,6 +195,7 @@ def test_evidence_beside_a_module_tells_its_line(
     assert winner.line == line.number
 
 
+@pytest.mark.slow
 def test_a_profile_keeps_its_deadline(folder: Path) -> None:
     with pytest.raises(TaskError, match="stopped after") as raised:
         profile_model(ProfileRequest(model=folder / "small.py", deadline=0.05, place=HERE))

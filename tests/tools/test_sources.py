@@ -111,6 +111,7 @@ BOMBS = {
 @pytest.mark.parametrize(
     "name", ["includes.cpp", *(pytest.param(n, marks=pytest.mark.slow) for n in BOMBS if n != "includes.cpp")]
 )
+@pytest.mark.slow
 def test_a_source_that_takes_all_of_a_forecasts_time_is_to_blame(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forewarp.tools.forecast_kernel.COMPILE_CPU_S", 2)
     if not name.endswith("cpp"):

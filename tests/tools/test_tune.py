@@ -330,6 +330,7 @@ def test_configurations_beyond_the_files_own_are_told_and_not_chosen_unmeasured(
     assert found.best.registers
 
 
+@pytest.mark.slow
 def test_after_the_deadline_nothing_is_compiled(kernel: Path) -> None:
     tuned = tune_file(TuneRequest(file=str(kernel), target="h200", measure=0, deadline_s=0.1))
     assert tuned.kernels[0].compiled == 0
@@ -341,11 +342,13 @@ def test_without_a_gpu_nothing_can_be_measured(kernel: Path) -> None:
         tune_file(TuneRequest(file=str(kernel), target="b200", measure=4))
 
 
+@pytest.mark.slow
 def test_a_call_that_is_not_there_is_told(kernel: Path) -> None:
     with pytest.raises(CandidateError, match="no function walk"):
         tune_file(TuneRequest(file=str(kernel), calls=["walk"], target="h200", measure=0))
 
 
+@pytest.mark.slow
 def test_a_file_without_autotuned_kernels_is_told(tmp_path: Path) -> None:
     plain = tmp_path / "plain.py"
     plain.write_text("def run():\n    return 1\n")

@@ -93,6 +93,7 @@ def test_a_lock_file_says_what_is_chosen(run: Run, tmp_path: Path) -> None:
     assert (second["labels"], second["locked"]) == (["BLOCK=1024 num_warps=1 num_stages=3"], [True])
 
 
+@pytest.mark.slow
 def test_ranks_that_start_together_choose_alike_and_share_a_lock(tmp_path: Path) -> None:
     lock = tmp_path / "forewarp.lock.json"
     ranks = [Process(PYTHONHASHSEED=str(seed)) for seed in range(2)]

@@ -55,6 +55,7 @@ def flat_vast(start: str) -> Candidate:
     )
 
 
+@pytest.mark.slow
 def test_an_offset_beyond_32_bits_is_found_at_the_tasks_own_shape(executor: LocalExecutor) -> None:
     check = executor.check(VAST, flat_vast("tl.program_id(0) * BLOCK"))
     assert check.status == "ok", check
@@ -238,6 +239,7 @@ def test_a_loop_that_runs_several_times_does_so_when_it_is_checked(executor: Loc
     assert columns >= 2 << 17
 
 
+@pytest.mark.slow
 def test_a_grid_of_several_programs_has_several_when_it_is_checked(executor: LocalExecutor) -> None:
     task = plans.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=4, COLS=1 << 20)
 
@@ -255,6 +257,7 @@ def test_a_grid_of_several_programs_has_several_when_it_is_checked(executor: Loc
     assert executor.check(task, module(""), 10.0).status == "ok"
 
 
+@pytest.mark.slow
 def test_what_no_small_shape_shows_is_said(executor: LocalExecutor) -> None:
     persistent = modules.module(
         "x, y, n, BLOCK: tl.constexpr\n"

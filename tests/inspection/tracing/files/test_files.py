@@ -52,6 +52,7 @@ def origins(trace: Trace) -> dict[str, str]:
     return {k.name: k.origin for k in trace.kernels}
 
 
+@pytest.mark.slow
 def test_a_kernel_that_nothing_calls_is_compiled_for_guessed_arguments(h200_executor: LocalExecutor) -> None:
     trace = traced(h200_executor, SCALE)
     (launch,) = trace.workloads[GUESSED].launches
