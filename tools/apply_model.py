@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, cast
 
 from pydantic import Field
 
+from forewarp.core.budget import Spend
 from forewarp.core.errors import CandidateError, TaskError, UsageError
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.models.jobs import Subgraph
@@ -49,7 +51,9 @@ class ApplyResult(Part):
     device: Device
     compiled: bool = Field(description="Whether kernels were kept by what they do for the model under torch.compile.")
     kernels: list[AppliedKernel]
-    over_eager: Interval | None = Field(description="Kept kernels in place, over the model as it is; null with none.")
+    over_eager: Interval | None = Field(
+        description="All that helped in place, over the model as it is; null with none."
+    )
     over_compile: Interval | None = Field(
         description="The same under torch.compile, over the model under torch.compile; null where it was not timed."
     )
@@ -72,6 +76,20 @@ class LineKernel:
     path: str
     line: int
     replacement: Replacement
+
+    def judged(self, verdict: str, speedup: Interval | None, why: str) -> AppliedKernel:
+        """Return what came of it; it is kept where there is no reason `why` not."""
+        subgraph = self.replacement.subgraph
+        return AppliedKernel(
+            path=self.path,
+            line=self.line,
+            operations=subgraph.title,
+            places=len(subgraph.places),
+            kept=not why,
+            verdict=verdict,
+            speedup=speedup,
+            why=why,
+        )
 
 
 def apply_model(
@@ -99,22 +117,28 @@ def apply_model(
 class PatchedModel:
     """A model that kernels are tried in, one after the other, and the kernels that it keeps.
 
-    `measurements` and `device_s` are what judging has spent.
+    `spent` is what judging has spent, `dearest` the most of it for one judgement.
     """
 
     def __init__(self, model: ProfiledModel, place: Place, executors: Executors, *, under_compile: bool) -> None:
         self._model, self._task = model, model.task
         self._place, self._executors, self._plain = place, executors, not under_compile
         self._kept: list[Replacement] = []
-        self.measurements, self.device_s = 0, 0.0
+        self.spent = self.dearest = Spend()
 
     def keep(self, winner: LineKernel) -> None:
         """Keep a kernel that was judged before."""
         self._kept.append(winner.replacement)
 
+    def judge_alone(self) -> None:
+        """Judge the model against itself, so that it is known what a judgement takes."""
+        if self._plain:
+            self._measure(f"{self._task.reference}\n\nModelNew = Model\n", None)
+        else:
+            self._measure(self._compiled_model(), self._compiled_model())
+
     def judge(self, winner: LineKernel) -> AppliedKernel:
         """Judge a kernel together with those kept before it, and keep it where the whole is faster."""
-        subgraph = winner.replacement.subgraph
         try:
             text = self._text([*self._kept, winner.replacement], plain=self._plain)
             result = self._measure(text, self._against())
@@ -124,19 +148,20 @@ class PatchedModel:
             verdict, speedup, why = result.verdict, result.speedup, _why(result)
         if not why:
             self.keep(winner)
-        return AppliedKernel(
-            path=winner.path,
-            line=winner.line,
-            operations=subgraph.title,
-            places=len(subgraph.places),
-            kept=not why,
-            verdict=verdict,
-            speedup=speedup,
-            why=why,
-        )
+        return winner.judged(verdict, speedup, why)
 
-    def result(self, kernels: list[AppliedKernel], write: str | None, stage: Callable[[str], None]) -> ApplyResult:
-        """Judge what was kept against the model as it is, eager and compiled, and write it."""
+    def result(
+        self,
+        kernels: list[AppliedKernel],
+        write: str | None,
+        stage: Callable[[str], None],
+        compile_too: Callable[[], bool] = lambda: True,
+    ) -> ApplyResult:
+        """Judge what was kept against the model as it is, eager and compiled, and write it.
+
+        Nothing is kept of what this judgement does not confirm. `compile_too` says whether the compiled one is
+        affordable, where kernels were not judged by it.
+        """
         over: MeasureResult | None = None
         under: MeasureResult | None = None
         peaks: tuple[int | None, int | None] = None, None
@@ -146,14 +171,18 @@ class PatchedModel:
             stage("judging what was kept against the model as it is")
             module = self._text(self._kept, plain=True)
             over = self._measure(module, None)
-            stage("judging both under torch.compile")
-            try:
-                under = self._measure(self._text(self._kept, plain=False), self._compiled_model())
-            except (CandidateError, TaskError) as e:
-                problems.append(f"not compared under torch.compile: {trim(e.message, 300)}")
             whole = tasks.from_source(f"{module}\n\nModel = ModelNew\n", self._task.name)
             peaks = peak_of(self._model.executor, whole), peak_of(self._model.executor, self._task)
-            if write:
+            if not self._plain or compile_too():
+                stage("judging both under torch.compile")
+                try:
+                    under = self._measure(self._text(self._kept, plain=False), self._compiled_model())
+                except (CandidateError, TaskError) as e:
+                    problems.append(f"not compared under torch.compile: {trim(e.message, 300)}")
+            else:
+                problems.append("not compared under torch.compile: the budget leaves too little for it")
+            kernels = _confirmed(kernels, over if self._plain else under)
+            if write and any(k.kept for k in kernels):
                 path = Path(write).expanduser()
                 path.write_text(module)
                 written = str(path)
@@ -173,8 +202,8 @@ class PatchedModel:
             model_peak_bytes=peaks[1],
             checks=over.checks if over else [],
             problems=problems,
-            measurements=self.measurements,
-            device_s=self.device_s,
+            measurements=self.spent.measurements,
+            device_s=self.spent.device_s,
             module=written,
         )
 
@@ -208,9 +237,20 @@ class PatchedModel:
         other = Kernel(source=against, language="python") if against is not None else None
         kernel = Kernel(source=text, language="python")
         request = MeasureRequest(task=self._task, kernel=kernel, against=other, place=self._place)
+        begun = time.monotonic()
         result = measure_kernel(request, executors=self._executors)
-        self.measurements, self.device_s = self.measurements + 1, self.device_s + result.cost.device_s
+        spent = Spend(1, result.cost.device_s, wall_s=time.monotonic() - begun)
+        self.spent, self.dearest = self.spent + spent, self.dearest | spent
         return result
+
+
+def _confirmed(kernels: Sequence[AppliedKernel], whole: MeasureResult | None) -> list[AppliedKernel]:
+    """Return the kernels, none of them kept where the model with all that were is no faster after all."""
+    why = _why(whole) if whole is not None else ""
+    if not why:
+        return list(kernels)
+    dropped = {"kept": False, "why": f"judged once more with all that were kept: {why}"}
+    return [k.model_copy(update=dropped) if k.kept else k for k in kernels]
 
 
 def _advice(under: Interval | None, kernels_us: float, compiled_us: float, *, judged_compiled: bool) -> str:

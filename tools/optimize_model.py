@@ -5,9 +5,12 @@ Its folder holds all that it is resumed from: the record, and the lines as tasks
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -36,8 +39,9 @@ PREFIX = "w-"
 RECORD, NEW_MODEL = "record.json", "model_new.py"
 LEAST = 2
 """Measurements of a line's search: one, and one that confirms it."""
-JUDGING = 0.25
-"""Share of seconds that is kept for judging the whole."""
+WHOLE, WHOLE_AT_LEAST = 3, 1
+"""Judgements whose seconds are kept for judging the whole: under torch.compile takes longer, and may be left out."""
+_SECONDS: Mapping[Currency, str] = {"wall_s": "--deadline", "device_s": "--max-gpu-seconds"}
 
 
 class SearchedLine(Part):
@@ -78,6 +82,8 @@ class ModelRecord(Part):
     lines: list[SearchedLine]
     judged: list[AppliedKernel] = Field(default_factory=list[AppliedKernel])
     judging: Amounts = Amounts(measurements=0, device_s=0.0)
+    judgement: Amounts = Field(default=Amounts(device_s=0.0, wall_s=0.0), description="The dearest one's seconds.")
+    wall_s: float = Field(default=0.0, description="Since the command began, without the time until it was resumed.")
     applied: ApplyResult | None = None
 
 
@@ -96,9 +102,11 @@ def open_model_search(
 ) -> Generator[ModelSearch]:
     """Profile a model and write its most promising lines and the record; the searches begin with `work`.
 
-    Raises `UsageError`, also where the budget is too small for so many lines, and `TaskError` with the model's error.
+    Where seconds are capped, the model is judged alone first: that says how much is kept for judging, and for which
+    lines the rest will do. Raises `UsageError`, also where the budget is too small, and `TaskError` with the model's
+    error.
     """
-    search = request.search
+    search, begun = request.search, time.monotonic()
     prepare(search)
     with closing_executors(executors) as kept:
         stage("profiling the model")
@@ -106,7 +114,8 @@ def open_model_search(
         chosen = [(s, line) for s, line in model.lines if s.problem][: request.top]
         if not chosen:
             raise UsageError(f"no line of {model.task.name} can be made a task", hint="`forewarp profile` says why")
-        least = (LEAST + 1) * len(chosen) + 2
+        capped = search.budget.device_s is not None or search.budget.wall_s is not None
+        least = (LEAST + 1) * len(chosen) + 2 + capped
         if search.budget.measurements is not None and search.budget.measurements < least:
             raise UsageError(
                 f"{counted(len(chosen), 'line')} and judging the whole take at least {least} measurements",
@@ -129,7 +138,10 @@ def open_model_search(
         except OSError as e:
             raise UsageError(f"{folder} cannot be written: {e.strerror}", hint="pass another --out") from None
         with sessions.open_archive(place) as archive:
-            opened = ModelSearch(folder, record, archive, kept)
+            opened = ModelSearch(folder, record, archive, kept, begun)
+            if capped:
+                stage("judging the model alone, to know how long that takes")
+                opened.judge_alone(PatchedModel(model, place, kept, under_compile=request.compile))
             opened.save()
             yield opened
 
@@ -150,11 +162,14 @@ def resume_model_search(name: str, executors: Executors | None = None) -> Genera
 class ModelSearch:
     """A search for kernels of a whole model; the record is written after each step, so that a killed one goes on.
 
-    `runs` are those that were begun so far.
+    `runs` are those that were begun so far. `begun` is when the command was, by `time.monotonic`; now if left out.
     """
 
-    def __init__(self, folder: Path, record: ModelRecord, archive: Archive, executors: Executors) -> None:
+    def __init__(
+        self, folder: Path, record: ModelRecord, archive: Archive, executors: Executors, begun: float | None = None
+    ) -> None:
         self.folder, self.record, self.archive, self._executors = folder, record, archive, executors
+        self._earlier_s, self._begun = record.wall_s, time.monotonic() if begun is None else begun
         self.runs = [line.run_id for line in record.lines if line.run_id]
         self._working: SearchJob | None = None
         self._stopped = False
@@ -166,6 +181,7 @@ class ModelSearch:
 
     def save(self) -> None:
         """Write the record."""
+        self.record = self.record.model_copy(update={"wall_s": self.spent().wall_s})
         write_whole(self.folder / RECORD, self.record.model_dump_json(indent=1))
 
     def stop(self) -> None:
@@ -173,6 +189,53 @@ class ModelSearch:
         self._stopped = True
         if self._working is not None:
             self._working.stop()
+
+    def judge_alone(self, model: PatchedModel) -> None:
+        """Judge the model against itself, and leave the lines that the seconds will not do for.
+
+        Raises `UsageError` where they will do for none.
+        """
+        model.judge_alone()
+        self._book(model)
+        lines = self.record.lines
+        count = next((n for n in range(len(lines), 0, -1) if self._affords(n)), 0)
+        if not count:
+            (self.folder / RECORD).unlink()
+            capped = self._capped()[0]
+            least = self.spent().of(capped) + (1 + WHOLE) * self._judgement(capped)
+            raise UsageError(
+                f"judging the model takes {self._judgement('wall_s'):.0f} s each time: the budget leaves no time to "
+                "search for a kernel",
+                hint=f"pass {_SECONDS[capped]} {math.ceil(least)} or more",
+            )
+        for index in range(count, len(lines)):
+            self._note(index, why_none="the budget leaves no time for it")
+
+    def _affords(self, lines: int) -> bool:
+        """Return whether so many lines can be searched for, for as long as a judgement takes, and be judged."""
+        return all(self._free(c, lines, lines) >= lines * self._judgement(c) for c in self._capped())
+
+    def _capped(self) -> list[Currency]:
+        return [c for c in _SECONDS if c in self._caps()]
+
+    def _caps(self) -> dict[Currency, float]:
+        return self.record.request.search.budget.budget().caps
+
+    def _judgement(self, currency: Currency) -> float:
+        """Return the seconds of the dearest judgement so far."""
+        return getattr(self.record.judgement, currency) or 0.0
+
+    def _left(self, currency: Currency) -> float:
+        return self._caps()[currency] - self.spent().of(currency)
+
+    def _free(self, currency: Currency, searched: int, judged: int) -> float:
+        """Return the seconds for so many searches, of what is left beside so many kernels to judge, and the whole."""
+        left, each = self._left(currency), self._judgement(currency)
+        ample = left - (judged + WHOLE) * each
+        return ample if ample >= searched * each else left - (judged + WHOLE_AT_LEAST) * each
+
+    def _affords_judgements(self, number: int) -> bool:
+        return all(self._left(c) >= number * self._judgement(c) for c in self._capped())
 
     def work(
         self, stage: Callable[[str], None] = lambda _: None, watch: Callable[[Event], None] = lambda _: None
@@ -195,36 +258,34 @@ class ModelSearch:
         record, applied = self.record, self.record.applied
         found = sum(line.best is not None for line in record.lines)
         said = applied.summary if applied else f"The search for {record.model} goes on with `resume {self.folder}`."
-        judging, spent = record.judging, self.spent()
-        spent += Spend(judging.measurements or 0, judging.device_s or 0.0)
         return OptimizeModelResult.of(
             record,
             summary=f"Kernels for {found} of {counted(len(record.lines), 'line')}. {said}",
             status="finished" if applied else "interrupted",
             run_id=self.run_id,
             folder=str(self.folder),
-            budget=BudgetUse(spent=Amounts.of(spent), limit=record.request.search.budget),
+            budget=BudgetUse(spent=Amounts.of(self.spent()), limit=record.request.search.budget),
         )
 
     def spent(self) -> Spend:
-        """Return what all searches have spent."""
-        return sum(map(self.archive.spend, self.runs), Spend())
+        """Return what searches and judging have spent; seconds of wall time are those of the command."""
+        spent = sum(map(self.archive.spend, self.runs), _spend(self.record.judging))
+        return replace(spent, wall_s=self._earlier_s + time.monotonic() - self._begun)
 
     def _share(self, index: int) -> Amounts:
         """Return what a line may spend: its part, by gain, of what is left for it and the lines after it.
 
         Raises `UsageError` where nothing is left.
         """
-        lines, spent = self.record.lines, self.spent()
-        gains = [max(line.gain.value, 1e-6) for line in lines[index:]]
+        lines, spent = [line for line in self.record.lines if not line.why_none], self.spent()
+        gains = [max(line.gain.value, 1e-6) for line in self.record.lines[index:] if not line.why_none]
         shares: dict[Currency, float] = {}
-        for currency, cap in self.record.request.search.budget.budget().caps.items():
-            after = 0
+        for currency, cap in self._caps().items():
+            left, after = cap - spent.of(currency), 0
             if currency == "measurements":
-                cap, after = cap - len(lines) - 2, LEAST * (len(gains) - 1)
-            elif currency in ("device_s", "wall_s"):
-                cap *= 1 - JUDGING
-            left = cap - spent.of(currency)
+                left, after = left - len(lines) - 2, LEAST * (len(gains) - 1)
+            elif currency in _SECONDS:
+                left = self._free(currency, len(gains), len(lines))
             share = left * gains[0] / sum(gains)
             if currency in ("measurements", "tokens"):
                 share = max(min(LEAST, left), min(round(share), left - after))
@@ -284,29 +345,41 @@ class ModelSearch:
         model = open_model(str(request.search.task), request.call, request.search.place, self._executors)
         subgraphs = {s.sha256: s for s, _ in model.lines}
         patched = PatchedModel(model, request.search.place, self._executors, under_compile=request.compile)
-        judged, before = list(record.judged), record.judging
+        patched.spent, patched.dearest = _spend(record.judging), _spend(record.judgement)
+        judged = list(record.judged)
         found = [line for line in record.lines if not line.why_none]
-
-        def spent() -> Amounts:
-            measurements, device_s = before.measurements or 0, before.device_s or 0.0
-            return Amounts(measurements=measurements + patched.measurements, device_s=device_s + patched.device_s)
-
         for place, line in enumerate(found):
             if line.subgraph not in subgraphs:
                 raise UsageError(f"{record.model} has changed since its lines were searched for", hint="begin anew")
             module = self._module(line)
             text = module.read_text(encoding="utf-8")
             winner = LineKernel(str(module), line.number, Replacement(subgraphs[line.subgraph], text))
-            if place >= len(judged):
+            if place >= len(judged) and not self._affords_judgements(1 + WHOLE_AT_LEAST):
+                judged.append(winner.judged("not judged", None, "the budget leaves no time to judge it"))
+            elif place >= len(judged):
                 stage(f"judging the model with the kernel of line {line.number} ({place + 1} of {len(found)})")
                 judged.append(patched.judge(winner))
-                self._set(judged=judged, judging=spent())
+                self._book(patched, judged=judged)
             elif judged[place].kept:
                 patched.keep(winner)
             if self._stopped:
                 return
-        applied = patched.result(judged, str(self.folder / NEW_MODEL), stage)
-        self._set(applied=applied, judging=spent())
+
+        def affords_compiled() -> bool:
+            self._book(patched)
+            return self._affords_judgements(WHOLE - WHOLE_AT_LEAST)
+
+        applied = patched.result(judged, str(self.folder / NEW_MODEL), stage, affords_compiled)
+        self._book(patched, applied=applied)
+
+    def _book(self, patched: PatchedModel, **fields: object) -> None:
+        """Keep what judging has spent, with fields of the record."""
+        spent, dearest = patched.spent, patched.dearest
+        self._set(
+            judging=Amounts(measurements=spent.measurements, device_s=spent.device_s),
+            judgement=Amounts(device_s=dearest.device_s, wall_s=dearest.wall_s),
+            **fields,
+        )
 
     def _module(self, line: SearchedLine) -> Path:
         return self.folder / f"line{line.number}" / MODULE
@@ -319,3 +392,7 @@ class ModelSearch:
     def _set(self, **fields: object) -> None:
         self.record = self.record.model_copy(update=fields)
         self.save()
+
+
+def _spend(amounts: Amounts) -> Spend:
+    return Spend(amounts.measurements or 0, amounts.device_s or 0.0, wall_s=amounts.wall_s or 0.0)

@@ -36,7 +36,7 @@ def test_one_budget_is_shared_by_what_each_line_should_gain(tmp_path: Path) -> N
     small = open_model_search(request(model, 2, measurements=7), tmp_path / "too_small")
     with pytest.raises(UsageError, match="2 lines and judging the whole take at least 8 measurements"), small:
         pass
-    with open_model_search(request(model, 3, measurements=30, wall_s=100.0), tmp_path / "out") as search:
+    with open_model_search(request(model, 3, measurements=30), tmp_path / "out") as search:
         gains = (0.6, 0.2, 0.0)
         lines = [
             line.model_copy(update={"gain": Share(value=gain, low=0, high=1)})
@@ -46,7 +46,6 @@ def test_one_budget_is_shared_by_what_each_line_should_gain(tmp_path: Path) -> N
         shares = [search._share(index) for index in range(3)]
     # Five are kept for judging three kernels and the whole.
     assert [s.measurements for s in shares] == [19, 25 - LEAST, 25]
-    assert shares[0].wall_s == pytest.approx(0.75 * 75, rel=1e-4)
     record = ModelRecord.model_validate_json((tmp_path / "out" / RECORD).read_bytes())
     assert [line.number for line in record.lines] == [1, 2, 3]
     assert "SUBGRAPH" in (tmp_path / "out" / "line1.py").read_text()
@@ -58,6 +57,26 @@ def test_one_budget_is_shared_by_what_each_line_should_gain(tmp_path: Path) -> N
         assert again.result().budget.spent.measurements == 0
     with pytest.raises(UsageError, match="holds no model's search"), resume_model_search("w-000000"):
         pass
+
+
+def test_seconds_are_kept_for_judging_by_what_judging_the_model_alone_took(tmp_path: Path) -> None:
+    model = tmp_path / "small.py"
+    model.write_text(TEXT)
+    short = open_model_search(request(model, 3, wall_s=0.5), tmp_path / "out")
+    with pytest.raises(UsageError, match="leaves no time to search"), short:
+        pass
+    with open_model_search(request(model, 3, wall_s=1e6), tmp_path / "out") as search:
+        each = search.record.judgement.wall_s or 0.0
+        assert each > 0
+        assert search.result().budget.spent.measurements == 1
+        assert [line.why_none for line in search.record.lines] == [""] * 3
+        budget = Amounts(wall_s=search.spent().wall_s + 5.5 * each)
+        tight = search.record.request.search.model_copy(update={"budget": budget})
+        search.record = search.record.model_copy(
+            update={"request": search.record.request.model_copy(update={"search": tight})}
+        )
+        # Two are judged, then the whole: that leaves two and a half for two searches, and less than none for three.
+        assert [search._affords(lines) for lines in (1, 2, 3)] == [True, True, False]
 
 
 @pytest.mark.slow
