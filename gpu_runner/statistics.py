@@ -1,7 +1,9 @@
 """Speed-ups from interleaved samples: block log-ratios, a trimmed mean, its interval, when to stop, and a verdict.
 
 Candidate (A) and anchor (B) alternate in ABBA or BAAB blocks, so that slow drift of clocks cancels within a block. Each
-block gives one log-ratio; blocks are the unit of analysis, because samples inside one are not independent.
+block gives one log-ratio; blocks are the unit of analysis, because samples inside one are not independent. An arm's
+two samples in a block are averaged; of native code on a CPU the shorter one counts, because a call that another process
+held up, by a tenth or by half, says nothing of the kernel.
 
 The centre is the 20 % trimmed mean. Its interval is Tukey and McLaughlin's t interval (Sankhya A 25, 1963) with one
 change: the variance of the winsorised log-ratios is the one that a moving-block bootstrap has (Künsch, Annals of
@@ -121,17 +123,17 @@ class _Series:
         return _estimate(self.cycles, self.grain) if len(self.cycles) >= MIN_BLOCKS else None
 
 
-def block_log_ratios(candidate_s: Sequence[float], anchor_s: Sequence[float]) -> np.ndarray:
+def block_log_ratios(candidate_s: Sequence[float], anchor_s: Sequence[float], mode: TimingMode = "call") -> np.ndarray:
     """Return log(anchor / candidate) per block of two samples of each arm; shape (blocks,).
 
     Raises ValueError where a time is not positive and finite, or the arms do not hold the same whole blocks.
     """
-    return _block_logs(anchor_s) - _block_logs(candidate_s)
+    return _block_logs(anchor_s, mode) - _block_logs(candidate_s, mode)
 
 
-def compare(candidate_s: Sequence[float], anchor_s: Sequence[float]) -> Comparison:
+def compare(candidate_s: Sequence[float], anchor_s: Sequence[float], mode: TimingMode = "call") -> Comparison:
     """Compare two arms (seconds, two samples of each per block); raises ValueError below `MIN_BLOCKS` blocks."""
-    return _comparison(_pair_estimate(candidate_s, anchor_s), LEVEL, candidate_s, anchor_s, keep=True)
+    return _comparison(_pair_estimate(candidate_s, anchor_s, mode), LEVEL, candidate_s, anchor_s, keep=True)
 
 
 def settled(
@@ -142,6 +144,7 @@ def settled(
     anchor_hz: Sequence[float] = (),
     session_sd: float = 0.0,
     *,
+    mode: TimingMode = "call",
     late: bool = False,
 ) -> str:
     """Say at a look why to stop, or "" to go on.
@@ -151,7 +154,7 @@ def settled(
     "futile": the whole corrected interval is below half the anchor's speed. The verdict allows for the spread from
     session to session (`Samples.session_sd`), the widths do not: no more blocks would lessen it.
     """
-    alone = _series(candidate_s, anchor_s, candidate_hz, anchor_hz)
+    alone = _series(candidate_s, anchor_s, candidate_hz, anchor_hz, mode=mode)
     if len(alone.time) < MIN_BLOCKS:
         return ""
     series = replace(alone, grain=alone.grain + session_sd**2)
@@ -171,7 +174,7 @@ def timing(samples: Samples) -> WorkloadTiming:
     Blocks with a sample below 75 % of the median clock are left out of every number, but `candidate_s` and `anchor_s`
     keep all samples; `log_ratios` has the blocks in use. `cycles` gives medians in cycles and repeats no samples.
     """
-    series = _series(samples.candidate_s, samples.anchor_s, samples.candidate_hz, samples.anchor_hz, samples.session_sd)
+    series = _timed(samples)
     used = np.repeat(series.kept, 2)
     candidate, anchor = np.asarray(samples.candidate_s)[used], np.asarray(samples.anchor_s)[used]
     time, cycles = series.in_time(), series.in_cycles()
@@ -182,7 +185,7 @@ def timing(samples: Samples) -> WorkloadTiming:
     if cycles is not None:
         hz = np.asarray(samples.candidate_hz)[used], np.asarray(samples.anchor_hz)[used]
         in_cycles = _comparison(cycles, reported, (candidate * hz[0])[hz[0] > 0], (anchor * hz[1])[hz[1] > 0])
-    control = _pair(samples.control_candidate_s, samples.control_anchor_s)
+    control = _pair(samples.control_candidate_s, samples.control_anchor_s, samples.mode)
     return WorkloadTiming(
         workload=samples.workload,
         speedup=shown.speedup,
@@ -194,7 +197,7 @@ def timing(samples: Samples) -> WorkloadTiming:
         log_ratios=tuple(series.time.tolist()),
         candidate_s=samples.candidate_s,
         anchor_s=samples.anchor_s,
-        verdict=_decide(time, cycles, _control(control), series.steady, level),
+        verdict=_decide(time, cycles, _control(control, samples.mode), series.steady, level),
         decisive_low=math.exp(low),
         decisive_high=math.exp(high),
         looks=samples.looks,
@@ -224,7 +227,7 @@ def overall(timings: Sequence[WorkloadTiming]) -> Verdict:
     """
     series, weights = [_timed(t) for t in timings], [t.weight for t in timings]
     cycles = [known for s in series if (known := s.in_cycles()) is not None]
-    controls = [(control, t.weight) for t in timings if (control := _control(t.control)) is not None]
+    controls = [(control, t.weight) for t in timings if (control := _control(t.control, t.mode)) is not None]
     return _decide(
         _mean([s.in_time() for s in series], weights),
         _mean(cycles, weights) if len(cycles) == len(series) else None,
@@ -251,12 +254,13 @@ def student_quantile(p: float, freedom: float) -> float:
     return z + sum(term / freedom ** (i + 1) for i, term in enumerate(terms))
 
 
-def _block_logs(values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Mean log of each block's two samples of one arm."""
+def _block_logs(values: Sequence[float] | np.ndarray, mode: TimingMode) -> np.ndarray:
+    """Return the mean log of each block's two samples of one arm, or that of the shorter one."""
     array = np.asarray(values, dtype=float)
     if not (np.isfinite(array) & (array > 0)).all():
         raise ValueError("a sample is not a positive, finite number of seconds; the timer cannot resolve this kernel")
-    return np.log(array).reshape(-1, 2).mean(axis=1)
+    logs = np.log(array).reshape(-1, 2)
+    return logs.min(axis=1) if mode == "native" else logs.mean(axis=1)
 
 
 def _series(
@@ -265,12 +269,13 @@ def _series(
     candidate_hz: Sequence[float],
     anchor_hz: Sequence[float],
     session_sd: float = 0.0,
+    mode: TimingMode = "call",
 ) -> _Series:
     """Turn samples into log-ratios without the slow-clock blocks.
 
     Where these are more than half, no clock is typical: all blocks stay, and the series is not steady.
     """
-    time, grain = block_log_ratios(candidate_s, anchor_s), _grain(candidate_s, anchor_s) + session_sd**2
+    time, grain = block_log_ratios(candidate_s, anchor_s, mode), _grain(candidate_s, anchor_s) + session_sd**2
     every = np.ones(len(time), dtype=bool)
     hz = np.concatenate([np.asarray(arm, dtype=float).reshape(-1, 2) for arm in (candidate_hz, anchor_hz)], axis=1)
     seen = hz > 0
@@ -285,8 +290,9 @@ def _series(
     return _Series(time[kept], cycles, kept, steady, grain)
 
 
-def _timed(timed: WorkloadTiming) -> _Series:
-    return _series(timed.candidate_s, timed.anchor_s, timed.candidate_hz, timed.anchor_hz, timed.session_sd)
+def _timed(timed: WorkloadTiming | Samples) -> _Series:
+    arms = timed.candidate_s, timed.anchor_s, timed.candidate_hz, timed.anchor_hz
+    return _series(*arms, timed.session_sd, timed.mode)
 
 
 def _grain(candidate_s: Sequence[float], anchor_s: Sequence[float]) -> float:
@@ -336,16 +342,16 @@ def _mean(estimates: Sequence[_Estimate], weights: Sequence[float]) -> _Estimate
     return _Estimate(centre, math.sqrt(total), freedom)
 
 
-def _pair_estimate(candidate_s: Sequence[float], anchor_s: Sequence[float]) -> _Estimate:
-    return _estimate(block_log_ratios(candidate_s, anchor_s), _grain(candidate_s, anchor_s))
+def _pair_estimate(candidate_s: Sequence[float], anchor_s: Sequence[float], mode: TimingMode) -> _Estimate:
+    return _estimate(block_log_ratios(candidate_s, anchor_s, mode), _grain(candidate_s, anchor_s))
 
 
-def _control(control: Comparison | None) -> _Estimate | None:
-    return None if control is None else _pair_estimate(control.candidate_s, control.anchor_s)
+def _control(control: Comparison | None, mode: TimingMode) -> _Estimate | None:
+    return None if control is None else _pair_estimate(control.candidate_s, control.anchor_s, mode)
 
 
-def _pair(candidate_s: Sequence[float], anchor_s: Sequence[float]) -> Comparison | None:
-    return compare(candidate_s, anchor_s) if len(candidate_s) >= 2 * MIN_BLOCKS else None
+def _pair(candidate_s: Sequence[float], anchor_s: Sequence[float], mode: TimingMode = "call") -> Comparison | None:
+    return compare(candidate_s, anchor_s, mode) if len(candidate_s) >= 2 * MIN_BLOCKS else None
 
 
 def _comparison(

@@ -36,15 +36,18 @@ SESSION_SPREAD: Mapping[tuple[TimingMode, DeviceKind], tuple[float, float]] = {
     ("burst", "cuda"): (0.005, 1e-6),
     ("call", "cuda"): (0.05, 15e-6),
     ("call", "cpu"): (0.03, 0.0),
-    ("native", "cpu"): (0.005, 0.0),
+    ("native", "cpu"): (0.0015, 0.0),
 }
 """How equal kernels differ from session to session, which no interval of one session shows.
 
 By the way of timing: standard deviation of log-ratios, and seconds by which one arm may be off throughout a session.
 Seen where kernels were measured against themselves: see "From session to session" in `docs/measuring.md`.
 """
-DISTURBED: Final = 0.01
-"""Standard deviation of log-ratios on a CPU for each processor that others keep busy: they hold up one arm more."""
+DISTURBED: Mapping[TimingMode, float] = {"call": 0.01, "native": 0.001}
+"""Standard deviation of log-ratios on a CPU for each processor that others keep busy: they hold up one arm more.
+
+Seen in `benchmarks/busy_machine.py` for native code; nothing has tested it for modules.
+"""
 STOPPING_ERROR: Final = 0.01
 """Chance over a whole measurement that a candidate is stopped that does reach what it has to beat."""
 REFERENCE_SHARE: Final = 0.5
@@ -85,7 +88,8 @@ class Looks:
             return "on"
         timed, spread = look.samples, session_sd(self._target, look.samples)
         arms = timed.candidate_s, timed.anchor_s, timed.looks, timed.candidate_hz, timed.anchor_hz
-        return "enough" if statistics.settled(*arms, session_sd=spread, late=look.late) else "on"
+        settled = statistics.settled(*arms, session_sd=spread, mode=timed.mode, late=look.late)
+        return "enough" if settled else "on"
 
     def _all_seen(self, look: TimingLook) -> bool:
         return len(self._seen) == look.of
@@ -106,14 +110,14 @@ def timings_of(
     """Summarise the samples that were judged, one per workload; `weights` are by workload, 1 where left out."""
     # Timing that ended early had a sighting to end at, besides the looks that were planned.
     sighted = int(judged.stopped_early)
-    disturbed = DISTURBED * judged.conditions.get("other_processors", 0.0) if target.kind == "cpu" else 0.0
+    others = judged.conditions.get("other_processors", 0.0) if target.kind == "cpu" else 0.0
     timed = (replace(t, looks=t.looks + sighted) for t in judged.timings)
-    return tuple(_timing(t, target, weights or {}, disturbed) for t in timed)
+    return tuple(_timing(t, target, weights or {}, others) for t in timed)
 
 
-def _timing(timed: Samples, target: Target, weights: Mapping[str, float], disturbed: float = 0.0) -> WorkloadTiming:
-    """Summarise one workload's samples; `disturbed` adds to the spread."""
-    spread = math.hypot(session_sd(target, timed), disturbed)
+def _timing(timed: Samples, target: Target, weights: Mapping[str, float], others: float = 0.0) -> WorkloadTiming:
+    """Summarise one workload's samples; processors that `others` kept busy add to the spread."""
+    spread = math.hypot(session_sd(target, timed), others * DISTURBED.get(timed.mode, 0.0))
     return statistics.timing(replace(timed, session_sd=spread, weight=weights.get(timed.workload, 1.0)))
 
 

@@ -74,6 +74,15 @@ def test_an_outlier_counts_the_same_however_far_out(factor: float) -> None:
     assert timed.high - timed.low < 2 * (clean.high - clean.low)
 
 
+def test_a_call_of_native_code_that_was_held_up_does_not_count() -> None:
+    """Each block holds up one of the candidate's two calls; by their mean it would be slower."""
+    quick, anchor = noisy(0.0, 100, 0.002)
+    candidate = [s * (1 + (i % 4 in (0, 3))) for i, s in enumerate(quick)]
+    native = Samples("even", tuple(candidate), tuple(anchor), 0.0, mode="native")
+    assert statistics.timing(native).speedup == pytest.approx(1.0, abs=0.005)
+    assert statistics.timing(replace(native, mode="call")).speedup < 0.8
+
+
 def ticked(values: Sequence[float], tick: float) -> tuple[float, ...]:
     return tuple(round(v / tick) * tick for v in values)
 
