@@ -65,6 +65,17 @@ def test_what_overflows_the_dtype_is_infinite_in_it() -> None:
     assert judge.compare([torch.tensor([1.0, float("inf")], dtype=torch.float16)]) <= 1.0
 
 
+def test_quotients_halfway_between_two_values_of_fp8_may_go_either_way() -> None:
+    wide = torch.randint(-16, 17, (4096,)) * 16.0
+    exact = wide.to(torch.float8_e4m3fn)
+    other = torch.where(torch.rand(4096) < 0.002, wide * 1.07, wide).to(torch.float8_e4m3fn)
+    assert (other != exact).any()
+    judge = Expected([exact.double()], [exact], None)
+    assert judge.compare([other]) <= 1.0
+    with pytest.raises(Mismatch, match="root mean square"):
+        judge.compare([(wide * 1.07).to(torch.float8_e4m3fn)])
+
+
 def test_integers_must_agree_with_oracle_or_reference() -> None:
     exact, reference = torch.tensor([1, 2, 3]), torch.tensor([1, 2, 4])
     judge = Expected([exact], [reference], None)
