@@ -75,12 +75,14 @@ class Known:
     """History that a proposer may learn from, but must not change.
 
     `attempts` are those of this run in the order proposed, `trials` what was measured for this task and target in the
-    order measured, by this run or by all. `seen` holds the identities of all attempts.
+    order measured, by this run or by all. `seen` holds the identities of all attempts. `signatures` are the task's on
+    the target, empty where they are not known yet.
     """
 
     attempts: Sequence[Attempt] = ()
     trials: Sequence[Trial] = ()
     seen: AbstractSet[str] = frozenset()
+    signatures: Sequence[Signature] = ()
 
 
 @runtime_checkable

@@ -23,6 +23,11 @@ def floor_s(signature: Signature, target: Target) -> float:
     return max(_moving_s(signature, target), _computing_s(signature, target, signature.needed_flops))
 
 
+def flops_per_byte(signature: Signature) -> float:
+    """Return the counted operations of a call for each byte that it moves at least."""
+    return (signature.flops or 0.0) / max(1, signature.bytes_moved)
+
+
 def bound(signature: Signature, target: Target) -> Bound | None:
     """Return what bounds a kernel with all of the reference's work: memory or arithmetic; None if rates are unknown."""
     if not floor_s(signature, target):

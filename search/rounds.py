@@ -56,7 +56,8 @@ def until_spent(run: SearchRun) -> Generator[Event, None, str | BudgetSpent]:
 
 def _propose(run: SearchRun, number: int) -> Generator[Event]:
     run.check_may_begin()
-    s, known = run.settings, run.state.known
+    ready_gate(run)
+    s, known = run.settings, replace(run.state.known, signatures=run.signatures)
     if s.learn_across_runs:
         known = replace(known, trials=run.trials())
     room = s.proposals_per_round

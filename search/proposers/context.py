@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from forewarp.core.protocols import Attempt
+from forewarp.core.roofline import flops_per_byte
 from forewarp.core.values import Forecast, KernelPlan, Measurement
 from forewarp.prompts import cards
 from forewarp.prompts.render import render
@@ -40,12 +41,17 @@ def prompt(
     edits: bool,
     plan: KernelPlan | None = None,
     plans: int = 0,
+    aided: bool = True,
 ) -> str:
-    """Return the text that asks for one candidate, written from a `plan` if there is one, or for so many `plans`."""
+    """Return the text that asks for one candidate, written from a `plan` if there is one, or for so many `plans`.
+
+    Cards and a diagnosis of what it begins from are part of it where it is to be `aided`.
+    """
     begin, other, broken = directive.begin, directive.other, directive.operator.begins == "broken"
     room = _Room(SOURCE_CHARS)
-    main = _program(past, begin, room, _MAIN_CHARS * 3 // 4 if other else _MAIN_CHARS) if begin else None
-    mate = _program(past, other, room, _MAIN_CHARS) if other else None
+    main_chars = _MAIN_CHARS * 3 // 4 if other else _MAIN_CHARS
+    main = _program(past, begin, room, main_chars, aided=aided) if begin else None
+    mate = _program(past, other, room, _MAIN_CHARS, aided=aided) if other else None
     uneven = begin.measurement if begin and is_uneven(begin) else None
     shown = {source_of(a) for a in (begin, other) if a is not None}
     tried = _tried(past, begin) if begin and not broken else {}
@@ -70,7 +76,7 @@ def prompt(
         others=_others(past, shown),
         failed=_failed(past, shown | set(tried)),
         inspiration=_inspiration(inspiration, room),
-        cards=_cards(past, begin, room),
+        cards=_cards(past, begin, room) if aided else [],
     )
 
 
@@ -87,12 +93,12 @@ class _Room:
         return text
 
 
-def _program(past: Past, attempt: Attempt, room: _Room, most: int) -> dict[str, Any]:
+def _program(past: Past, attempt: Attempt, room: _Room, most: int, *, aided: bool) -> dict[str, Any]:
     candidate, m = attempt.proposal.candidate, attempt.measurement
     worked = m if m is not None and works(attempt) else None
     evidence = attempt.build.evidence if attempt.build else None
-    all_facts = dict(evidence.facts) if evidence else {}
-    facts = dict(all_facts)
+    facts = dict(evidence.facts) if evidence else {}
+    diagnosed = diagnosis.sentences(candidate, facts, _seconds(m), past.target) if aided else []
     return {
         "language": candidate.language,
         "speedup": worked.speedup if worked else None,
@@ -108,7 +114,7 @@ def _program(past: Past, attempt: Attempt, room: _Room, most: int) -> dict[str, 
         "failed": attempt.outcome == "compile_error" or (m is not None and not worked),
         "forecast": _forecast(attempt.forecast) if attempt.forecast else "",
         "idea": _line(attempt.proposal.note, _IDEA_CHARS * 3),
-        "facts": [*evidence_text.lines(facts), *diagnosis.sentences(candidate, all_facts, _seconds(m), past.target)],
+        "facts": [*evidence_text.lines(facts), *diagnosed],
         "problems": evidence.problems if evidence else (),
         "source": room.take(candidate.source, most),
     }
@@ -257,9 +263,12 @@ def _module(past: Past, room: _Room) -> str:
 def _cards(past: Past, begin: Attempt | None, room: _Room) -> list[dict[str, Any]]:
     """Return the cards that apply, with the first example that fits whole and is not what is begun from."""
     evidence = begin.build.evidence if begin and begin.build else None
+    facts = evidence.facts if evidence else {}
+    if "flops_per_byte" not in facts and (work := [flops_per_byte(s) for s in past.known.signatures]):
+        facts = {**facts, "flops_per_byte": math.exp(sum(math.log(max(w, 1e-3)) for w in work) / len(work))}
     told = f"{past.task.name} {past.task.family} {past.task.reference}"
     shown: list[dict[str, Any]] = []
-    for card in cards.choose(told, past.target.arch, past.languages, evidence.facts if evidence else {}):
+    for card in cards.choose(told, past.target.arch, past.languages, facts):
         source = card.source
         fits = 0 < len(source) <= room.left and not any(c["source"] for c in shown) and begin is None
         shown.append({"title": card.title, "text": card.text, "source": room.take(source, len(source)) if fits else ""})

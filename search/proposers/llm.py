@@ -33,9 +33,10 @@ _RETRIES = 2
 class KernelWriter:
     """Asks a language model for new programs, each by another operator or from another parent.
 
-    With a `planner` it first answers with plans, and the chosen ones are written. The answer is edits of the parent's
-    source or a complete file. Edits that do not fit go back once with what is
-    wrong, then the complete file is asked for; after two such candidates in a run only complete files are. A launch
+    Prompts hold cards and a diagnosis where it is `aided`, which is off for comparison alone. With a `planner` it first
+    answers with plans, and the chosen ones are written. The answer is edits of the parent's source or a complete file.
+    Edits that do not fit go back once with what is wrong, then the complete file is asked for; after two such
+    candidates in a run only complete files are. A launch
     plan that is malformed, or a program that was tried, goes back with the message. What stays malformed is proposed
     as it is where there is any text, so that the gate says why it is none and its cost is on the record.
     """
@@ -46,12 +47,13 @@ class KernelWriter:
         *,
         archived: ArchivedProposer | None = None,
         planner: Planner | None = None,
+        aided: bool = True,
     ) -> None:
         self.model = models.resolve(model)
         self.name = f"llm:{self.model.label}"
         self.owed = Cost()
         """Cost of calls that gave no proposal; it is added to the next proposal that is made."""
-        self._archived, self._planner = archived, planner
+        self._archived, self._planner, self._aided = archived, planner, aided
 
     def write(self, past: Past, directives: Sequence[Directive]) -> list[Proposal]:
         """Return the model's candidates for the requests; fewer where it gives nothing new.
@@ -70,7 +72,12 @@ class KernelWriter:
         answers = self.model.ask(
             render("propose_system.j2", languages=past.languages),
             [
-                prompt(past, r.directive, inspiration, edits=r.edits, plan=r.plan.plan if r.plan else None)
+                prompt(
+                    *(past, r.directive, inspiration),
+                    edits=r.edits,
+                    plan=r.plan.plan if r.plan else None,
+                    aided=self._aided,
+                )
                 for r in requests
             ],
             output,
