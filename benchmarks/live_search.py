@@ -1,12 +1,13 @@
 """A search whose measurements are made on another machine, in batches that are carried there and back.
 
-    python benchmarks/live_search.py live --pool pool --tasks TASK … --model openai:NAME --base-url URL
+    python benchmarks/live_search.py live --tasks TASK … --model openai:NAME --base-url URL
     python benchmarks/live_measure.py live/requests.json live/results_1.jsonl     # over there; and so on, in turn
 
-Each task is searched twice at the same number of measurements: `cascade` lets forecasts choose what is measured,
-`everything` is the same search with forecasting off. Everything but measuring happens here, kernels are compiled for
-the device without having it. A run that needs a result which is not there ends as a failed one, and is resumed by the
-next call: no state lies outside of the archives. What the model is asked is sent to `--base-url`.
+A task is a path, a bundled name, or one of the pool's. Each is searched at the same number of measurements by every
+arm: `cascade` lets forecasts choose what is measured, `everything` is the same search with forecasting off, and
+`unaided` is that again with neither cards nor diagnosis in its prompts. Everything but measuring happens here, kernels
+are compiled for the device without having it. A run that needs a result which is not there ends as a failed one, and is
+resumed by the next call: no state lies outside of the archives. What the model is asked is sent to `--base-url`.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from forewarp.core.budget import Budget
 from forewarp.core.errors import ForewarpError
 from forewarp.core.protocols import Executor, Forecaster, Subject
 from forewarp.core.values import Build, Candidate, Measurement, Signature, Target, Task
-from forewarp.gpu_runner.devices import choose
+from forewarp.gpu_runner.devices import choose, known_targets
 from forewarp.gpu_runner.executors.local import LocalExecutor
+from forewarp.gpu_runner.formats import task as tasks
 from forewarp.search import events
 from forewarp.search.loop import Search
 from forewarp.search.proposers.llm import KernelWriter
@@ -39,7 +41,7 @@ from forewarp.search.settings import SearchSettings
 from forewarp.surrogate import models
 from forewarp.tools.session import make_forecaster
 
-ARMS = ("cascade", "everything")
+ARMS = ("cascade", "everything", "unaided")
 
 
 class Awaited(ForewarpError):
@@ -107,7 +109,7 @@ def settings(arm: str, args: argparse.Namespace) -> SearchSettings:
     """Return an arm's settings: the budget is the same."""
     budget = Budget(measurements=args.budget)
     common = {"seed": args.seed, "budget": budget, "holdout": False, "proposer": "llm+tunables", "patience": 0}
-    if arm == "everything":
+    if arm != "cascade":
         return SearchSettings(proposals_per_round=args.batch, measure_per_round=args.batch, **common)
     return SearchSettings(
         proposals_per_round=args.proposals,
@@ -124,7 +126,7 @@ def one_run(
     """Take one run as far as it goes; returns what must be measured for it to go on."""
     model = None if args.model is None else models.resolve(args.model, args.base_url)
     if model is not None:
-        writer = Portfolio([KernelWriter(model)], TunablesProposer(), max_calls=args.calls)
+        writer = Portfolio([KernelWriter(model, aided=arm != "unaided")], TunablesProposer(), max_calls=args.calls)
     else:
         writer = TunablesProposer()
     forecaster: Forecaster | None = None
@@ -197,19 +199,20 @@ def log(task: str, arm: str, event: events.Event) -> None:
 
 
 def tasks_of(args: argparse.Namespace) -> dict[str, tuple[Task, tuple[Signature, ...], Target]]:
-    """Return the tasks with their signatures on the device, as the pool recorded them."""
-    if args.device == "cpu":
-        from forewarp.gpu_runner.formats import task as formats
-
-        local = LocalExecutor(choose("cpu"))
-        try:
-            return {name: (loaded := formats.load(name), local.describe(loaded), local.target) for name in args.tasks}
-        finally:
-            local.close()
+    """Return the tasks with their signatures on the device, by name; those of the pool as it recorded them."""
     found: dict[str, tuple[Task, tuple[Signature, ...], Target]] = {}
-    for row in read_pool(args.pool):
-        if row.task.name in args.tasks and row.signatures:
-            found.setdefault(row.task.name, (row.task, row.signatures, row.target))
+    local = LocalExecutor(choose("cpu") if args.target == "cpu" else known_targets()[args.target])
+    try:
+        for name in args.tasks:
+            if name in tasks.bundled() or Path(name).exists():
+                task = tasks.load(name)
+                found[task.name] = task, local.describe(task), local.target
+    finally:
+        local.close()
+    if len(found) < len(args.tasks):
+        for row in read_pool(args.pool):
+            if row.task.name in args.tasks and row.signatures:
+                found.setdefault(row.task.name, (row.task, row.signatures, row.target))
     return found
 
 
@@ -226,7 +229,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=4, help="kernels that the model writes a round, at most")
     parser.add_argument("--explore", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu is for trying this out")
+    parser.add_argument("--target", default="h100", help="device of what the pool does not hold; cpu to try this out")
     parser.add_argument("--python", default=sys.executable, help="Python with the device's version of Triton")
     parser.add_argument("--model")
     parser.add_argument("--base-url", default="")
@@ -234,7 +237,7 @@ def main() -> None:
     args.folder.mkdir(parents=True, exist_ok=True)
     begun = time.monotonic()
     known = tasks_of(args)
-    jobs = [(*known[name], arm, args) for name in args.tasks for arm in args.arms]
+    jobs = [(*known[name], arm, args) for name in known for arm in args.arms]
     with ThreadPoolExecutor(len(jobs)) as workers:
         requests = [r for made in workers.map(lambda job: one_run(*job), jobs) for r in made]
     (args.folder / "requests.json").write_text(json.dumps(requests))
