@@ -53,6 +53,7 @@ async def test_a_model_is_profiled_and_a_line_becomes_a_task_of_the_workspace(op
         assert told["budget"]["server"]["measurements"]["left"] == 20  # a profile measures no kernel
 
 
+@pytest.mark.slow
 async def test_an_ended_job_is_resumed_under_its_handle(options: ServerOptions) -> None:
     async with Client(build_server(options)) as client:
         begun = await call(client, "run_verb", verb="optimize", subject="small.py", top=1, budget=6, wait_s=0)
