@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import fcntl
+import json
 import os
 import pty
 import random
@@ -23,9 +24,11 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from provenance import write
@@ -38,13 +41,19 @@ from forewarp.tools.steps import CandidateForecast, CandidateMeasured, surprise
 TURNS, CANDIDATES = 500, 2000
 KEYS, ALPHABET = 100, "αβγδεζηθικλμνξοπρτυφ"
 QUIET_S, PATIENCE_S = 0.35, 60.0
-TARGETS = {"ready_s": 2.0, "rss_mb": 300.0, "echo_ms": 50.0}
+TARGETS = {"ready_s": 2.0, "rss_mb": 300.0, "echo_ms": 50.0, "stream_s": 1.0}
 NAME = "20261122-000000-abcdef"
 F5 = "\x1b[15~"
 SCREEN = 4000
 """Bytes that a screen which is drawn anew takes at least."""
 
 LAST = f"turn {TURNS - 1} is over"
+
+LINES = "".join(f"    float value_{n} = input[row * columns + {n}] * scale;\n" for n in range(1700))
+BLOCK = f"```cuda\n{LINES}```\n\n"
+PIECE, PIECE_S = 20, 0.0025
+"""Characters of an event, and seconds between two: 2,000 tokens a second. At 25,000 events of one token
+each, the libraries that read them would be the limit."""
 
 _KERNEL = Path(__file__).parent.parent / "tasks" / "softmax" / "seeds" / "softmax.cu"
 _ESCAPES = re.compile(rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-9;?<=>]*[ -/]*[@-~]|\x1b[^\[\]]")
@@ -246,6 +255,77 @@ def opened(folder: Path) -> Opened:
         terminal.close()
 
 
+class _Server(ThreadingHTTPServer):
+    """A server of a model: `sent` characters so far, `ended` is when the last byte was sent."""
+
+    sent, ended = 0, 0.0
+
+
+class _Model(BaseHTTPRequestHandler):
+    server: _Server
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        text, due = BLOCK + LAST, time.perf_counter()
+        for start in range(0, len(text), PIECE):
+            self._send({"content": text[start : start + PIECE]}, None)
+            self.server.sent = start
+            due += PIECE_S
+            time.sleep(max(0.0, due - time.perf_counter()))
+        self._send({}, "stop")
+        self.wfile.write(b"data: [DONE]\n\n")
+        self.server.ended = time.perf_counter()
+
+    def _send(self, delta: dict[str, str], finish: str | None) -> None:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        chunk = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+        self.wfile.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """One long answer: seconds of sending it, from its last byte until its end was in sight, and of the processor."""
+
+    sent_s: float
+    shown_s: float
+    cpu_s: float
+    echo_ms: list[float]
+
+
+def streamed(folder: Path) -> Streamed:
+    """Have a block streamed, and type meanwhile."""
+    server = _Server(("127.0.0.1", 0), _Model)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    environment = os.environ | {"TERM": "xterm-256color", "FOREWARP_ARCHIVE": f"{folder}/stream.db"}
+    command = [sys.executable, "-m", "forewarp.cli.main", "--model", "openai:m"]
+    terminal = Terminal([*command, "--base-url", f"http://127.0.0.1:{server.server_port}/v1"], environment)
+    try:
+        terminal.until("Candidates")
+        terminal.settle()
+        terminal.type("go\r")
+        terminal.until("value_")
+        start, cpu, echo = time.perf_counter(), terminal.cpu_s(), list[float]()
+        while server.sent < 0.97 * len(BLOCK):
+            pressed = time.perf_counter()
+            terminal.type(key := ALPHABET[len(echo) % len(ALPHABET)])
+            echo.append((terminal.until(key)[0] + terminal.began - pressed) * 1000)
+            time.sleep(0.1)
+            terminal.type("\x7f")
+        (shown,) = terminal.until(LAST)
+        shown_s = shown + terminal.began - server.ended
+        return Streamed(server.ended - start, shown_s, terminal.cpu_s() - cpu, echo)
+    finally:
+        terminal.close()
+        server.shutdown()
+        server.server_close()
+
+
 def _echoes(terminal: Terminal) -> Iterator[float]:
     """Yield milliseconds from a key to its echo; every key is one that is not in sight yet."""
     for _ in range(KEYS // len(ALPHABET)):
@@ -279,6 +359,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         size = record(Path(name))
         runs = [opened(Path(name)) for _ in range(args.times)]
+        streams = [streamed(Path(name)) for _ in range(args.times)]
     echo = sorted(ms for run in runs for ms in run.echo_ms)
     median = statistics.median
     found = {
@@ -294,6 +375,11 @@ def main() -> None:
         "theme_s": median(s for r in runs for s, _ in r.theme),
         "theme_cpu_s": median(cpu for r in runs for _, cpu in r.theme),
         "plots_s": median(r.pane[0] for r in runs),
+        "sent_s": median(s.sent_s for s in streams),
+        "stream_s": median(s.shown_s for s in streams),
+        "stream_cpu_s": median(s.cpu_s for s in streams),
+        "stream_echo_ms": median(ms for s in streams for ms in s.echo_ms),
+        "stream_echo_worst_ms": max(ms for s in streams for ms in s.echo_ms),
     }
     missed = [name for name, most in TARGETS.items() if found[name] > most]
     for name, value in found.items():
@@ -305,6 +391,7 @@ def main() -> None:
             "turns": TURNS,
             "candidates": CANDIDATES,
             "transcript_mb": size / 1e6,
+            "block_kb": len(BLOCK) / 1e3,
             "terminal": "120x36",
             "times": args.times,
             "load": list(os.getloadavg()),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.content import Content
-from textual.widgets import Markdown
+from textual.widgets import Label, Markdown
 from textual.widgets._markdown import MarkdownTable, MarkdownTableContent  # pyright: ignore[reportPrivateUsage]
 from textual.widgets.markdown import MarkdownFence
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 LONGEST = 20_000
 """Characters from which on a program is shown without colours: highlighting it would cause a delay."""
+
+PART_LINES = 50
+"""Lines of a program that are laid out together."""
 
 _LEXERS = {"triton": "python", "cu": "cuda", "c++": "cpp", "py": "python"}
 
@@ -79,11 +83,30 @@ def coloured(diff: str) -> Content:
 
 
 class _Fence(MarkdownFence):
-    """Code block in the colours of all programs."""
+    """Code block in the colours of all programs, in parts: what one that grows has shown is not laid out again."""
 
     @classmethod
     def highlight(cls, code: str, language: str, ansi: bool = False, dark: bool = False) -> Content:
         return highlighted(code, language)
+
+    def compose(self) -> ComposeResult:
+        yield from map(Label, _parts(self._highlighted_code))
+
+    def set_content(self, content: Content) -> None:
+        self._content = content
+        labels, parts = list(self.query(Label)), _parts(content)
+        for label, part in zip(labels, parts, strict=False):
+            if not (isinstance(label.content, Content) and part.is_same(label.content)):
+                label.update(part)
+        self.mount_all(map(Label, parts[len(labels) :]))
+        for label in labels[len(parts) :]:
+            label.remove()
+
+
+def _parts(program: Content) -> list[Content]:
+    """Return a program's text in parts of so many lines."""
+    ends = [end.start() for end in re.finditer("\n", program.plain)][PART_LINES - 1 :: PART_LINES]
+    return program.divide([place for end in ends for place in (end, end + 1)])[::2]
 
 
 class _Table(MarkdownTable):

@@ -167,9 +167,16 @@ class Prompt(TextArea):
         self.replace(self._folded(text), *self.selection)
 
     async def _on_key(self, event: events.Key) -> None:
-        if self._take(event.key):
+        if self._take(event.key) or await self._edit(event.key):
             event.stop()
             event.prevent_default()
+
+    async def _edit(self, key: str) -> bool:
+        """Do at once what a key is bound to here: by way of the app it would be done after keys typed behind it."""
+        for binding in self._bindings.key_to_bindings.get(key, ()):
+            if await self.app.run_action(binding.action, self):
+                return True
+        return False
 
     def _take(self, key: str) -> bool:
         """Do what a key means that is not for editing; return False for one that is."""

@@ -14,6 +14,7 @@ from support.scripted_conversation import Scripted, Step, forecast, measured
 from support.terminal import until
 from textual.app import App, ComposeResult
 from textual.color import Color
+from textual.widgets import Label
 
 from forewarp.agent.events import (
     Answered,
@@ -29,7 +30,7 @@ from forewarp.agent.events import (
 from forewarp.agent.tui import chat
 from forewarp.agent.tui.app import ForewarpApp
 from forewarp.agent.tui.approval import Approvals
-from forewarp.agent.tui.markdown import Prose, highlighted
+from forewarp.agent.tui.markdown import PART_LINES, Prose, highlighted
 from forewarp.agent.tui.printable import Printable, assemble, styled
 from forewarp.agent.tui.prompt import Prompt
 from forewarp.core.untrusted_text import printable
@@ -203,6 +204,20 @@ async def test_a_text_that_grows_looks_like_the_whole(begun: int) -> None:
         *(["Head"], ["Some", "words", "and", "code."], ["•", "a"], ["•", "b"], ["int", "x;"], ["int", "y;"]),
         *(["a", "b"], ["──────"], ["1", "2"], ["End."]),
     ]
+
+
+async def test_a_program_that_grows_keeps_the_parts_that_were_shown() -> None:
+    lines = "".join(f"int value_{n};\n" for n in range(2 * PART_LINES + 10))
+    app = Page("```cpp\n" + lines)
+    async with app.run_test(size=(60, 30)) as pilot:
+        await until(pilot, lambda: len(app.prose.query(Label)) == 3)
+        full = [label.visual for label in app.prose.query(Label)][:2]
+        await app.prose.follow(f"```cpp\n{lines}int last;\n" + "int more;\n" * PART_LINES + "```\n\nEnd.")
+        await until(pilot, lambda: "End." in shown(app) or app.prose.query("MarkdownParagraph"))
+        labels = list(app.prose.query(Label))
+        assert all(kept is label.visual for kept, label in zip(full, labels, strict=False))
+        text = "\n".join(str(label.content) for label in labels)
+        assert text == f"{lines}int last;\n" + "\n".join(["int more;"] * PART_LINES)
 
 
 def test_the_filter_keeps_widths_and_drops_links() -> None:

@@ -262,3 +262,10 @@ def test_files_leave_out_what_is_hidden_or_generated_and_are_bounded(tmp_path: P
     assert files_below(tmp_path, most=1) == ["loop"]
     assert files_below(tmp_path / "missing") == []
     assert MOST_FILES <= 20_000
+
+
+async def test_keys_that_arrive_together_are_taken_in_order(tmp_path: Path) -> None:
+    async with typing(tmp_path) as (app, pilot):
+        for key in ("a", "b", "backspace", "c", "left", "d"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await until(pilot, lambda: app.prompt.text == "adc", app.prompt.text)
