@@ -70,6 +70,10 @@ def render_many(found: MeasureManyResult, console: Console, *, full: bool = Fals
         row = (wording.speedup(result.speedup), said, wording.noise(noise_of(result.workloads)), remark)
         table.add_row(name, *row, style=display.colour(result.verdict))
     console.print(table)
+    for attempt in found.kernels:
+        what_to_do = attempt.problem.partition("\n")[2]
+        if what_to_do:
+            console.print(f"{Path(attempt.path).name}: {what_to_do}", style="yellow")
     console.print(found.summary, style="bold")
 
 

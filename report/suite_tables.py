@@ -93,6 +93,8 @@ def _remarks(result: SuiteResult, console: Console, *, full: bool) -> None:
             console.print(Text(f"{one_line(name)}: {said_of(row)}: {said}"), style=_colour(row))
         if full and row.log:
             console.print(row.log.strip(), style="dim")
+        elif row.status == "unreadable":
+            console.print(Text(row.log.partition("\n")[2]))
     for compiled in result.compiled:
         if compiled.speedup is None and compiled.status not in ("problem_failed", "not_measured"):
             said = compiled.status if compiled.status != "ok" else compiled.verdict or ""

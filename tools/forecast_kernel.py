@@ -205,15 +205,16 @@ def forecast_kernel(
             except CandidateError as e:
                 if alone:
                     raise
-                kernel.candidate, kernel.problem = None, e.message
+                kernel.candidate, kernel.problem = None, str(e)
         if all(kernel.candidate is None for kernel in kernels):
-            raise CandidateError("none of the kernels can be forecast", hint=kernels[0].problem)
+            why = "\n\n".join(f"{kernel.name}: {kernel.problem}" for kernel in kernels)
+            raise CandidateError("none of the kernels can be forecast", hint=why)
 
     def read(kernel: _Kernel) -> None:
         kernel.candidate = planned_candidate(given[kernel.position - 1], request.task, request.place, executors)
 
     each(read)
-    other = sessions.choose_candidate(request.against) if request.against else None
+    other = planned_candidate(request.against, request.task, request.place, executors) if request.against else None
     model = sessions.make_model(request.model, request.base_url) if forecaster is None else None
     chosen = request.forecaster or ("cascade" if model else "learned")
     if forecaster is None:

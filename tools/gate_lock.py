@@ -27,6 +27,7 @@ from forewarp.tools.inspect_kernel import KernelInspection, LaunchFacts, inspect
 from forewarp.tools.measure_kernel import measure_kernel
 from forewarp.tools.measured import MeasureResult, Micros
 from forewarp.tools.parts import SCHEMA_VERSION, Interval, Kernel, Part, Place
+from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import ForecastRequest, GateLockRequest, InspectRequest, MeasureRequest
 from forewarp.tools.session import Executors
 
@@ -193,7 +194,7 @@ def lock_kernels(
                 made = _locked(request, kernel, about, path.parent, kept, notes.append)
                 locked.append(_with_past(made, before.get(made.key)))
             except CandidateError as e:
-                problems.append(f"{kernel.path}: {e.message}")
+                problems.append(f"{kernel.path}: {e}")
     write_lock(path, list((before | {k.key: k for k in locked}).values()))
     said = f"{len(locked)} of {wording.counted(len(request.kernels), 'kernel')} locked in {path.name}"
     return LockResult(
@@ -236,7 +237,10 @@ def _locked(
     note: Callable[[str], None],
 ) -> LockedKernel:
     """Return what is found of a kernel; raises `CandidateError` where it does not compile, or is wrong."""
-    candidate = _read(kernel, with_task=request.task is not None)
+    if request.task is None:
+        candidate = _read_file(kernel)
+    else:
+        candidate = planned_candidate(kernel, request.task, request.place, executors)
     against = request.against.path if request.against else None
     found = LockedKernel.of(
         candidate,
@@ -289,10 +293,8 @@ def _relative(path: str, root: Path) -> str:
     return Path(os.path.relpath(Path(path).expanduser().absolute(), root)).as_posix()
 
 
-def _read(kernel: Kernel, *, with_task: bool) -> Candidate:
-    """Read a kernel, or any Python file where there is no task; raises `CandidateError`."""
-    if with_task:
-        return sessions.choose_candidate(kernel)
+def _read_file(kernel: Kernel) -> Candidate:
+    """Read any Python file, which there is no task for; raises `CandidateError`."""
     path = Path(kernel.path or "").expanduser()
     sources.check_file(path)
     try:
@@ -311,7 +313,7 @@ class KernelAtHand:
     @cached_property
     def candidate(self) -> Candidate:
         """The kernel; raises `CandidateError`."""
-        return _read(self._kernel, with_task=self.locked.task is not None)
+        return sessions.choose_candidate(self._kernel) if self.locked.task else _read_file(self._kernel)
 
     @cached_property
     def task(self) -> Task:

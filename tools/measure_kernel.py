@@ -11,7 +11,7 @@ from pydantic import Field
 
 from forewarp.core.errors import CandidateError, UsageError, WorkerError
 from forewarp.core.protocols import Subject
-from forewarp.core.values import Build, Candidate, Measurement
+from forewarp.core.values import Build, Candidate, Measurement, Task
 from forewarp.tools import session as sessions
 from forewarp.tools.measured import MeasureResult, result_of
 from forewarp.tools.parts import SCHEMA_VERSION, Kernel, Part, Place, trim
@@ -52,7 +52,7 @@ def measure_kernel(
     of which the result holds the head and the tail.
     """
     candidate = planned_candidate(request.kernel, request.task, request.place, executors)
-    other = _other(request.against, request.place)
+    other = _other(request.against, request.task, request.place, executors)
     stage("starting the device")
     with sessions.open_session(request.place, request.task, executors, **request.options) as opened:
         task, executor, archive = opened.task, opened.executor, opened.archive
@@ -87,7 +87,7 @@ def measure_kernels(
     A kernel that fails, or cannot even be read, stops no other; each finished measurement is recorded at once. Equal
     kernels are measured once. Raises `UsageError` where the kernel to measure against cannot be used.
     """
-    other = _other(request.against, request.place)
+    other = _other(request.against, request.task, request.place, executors)
     stage("starting the device")
     with sessions.open_session(request.place, request.task, executors, **request.options) as opened:
         chosen = [_choose(k, opened, request.place, executors) for k in request.kernels]
@@ -156,7 +156,7 @@ def _choose(kernel: Kernel, opened: Session, place: Place, executors: Executors 
     return candidate
 
 
-def _other(kernel: Kernel | None, place: Place) -> Candidate | None:
+def _other(kernel: Kernel | None, task: str | Task, place: Place, executors: Executors | None) -> Candidate | None:
     """Return the kernel to measure against; raises `UsageError` on replay, or if it cannot be read."""
     if kernel is None:
         return None
@@ -165,7 +165,7 @@ def _other(kernel: Kernel | None, place: Place) -> Candidate | None:
             "a recorded pool holds measurements against the reference only",
             hint="leave --against out, or measure on a real device",
         )
-    return sessions.choose_candidate(kernel)
+    return planned_candidate(kernel, task, place, executors)
 
 
 def _anchor(opened: Session, other: Candidate | None) -> Subject | None:

@@ -16,7 +16,8 @@ from forewarp.gpu_runner.executors.client import readable
 from forewarp.tools import session as sessions
 from forewarp.tools import suite_measuring, suite_modules, suite_tables
 from forewarp.tools.measured import MeasureResult
-from forewarp.tools.parts import Device, Interval, Place
+from forewarp.tools.parts import Device, Interval, Kernel, Place
+from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import SuiteRequest
 from forewarp.tools.session import Executors
 from forewarp.tools.suite_files import ProblemFile, choose_problems, find_kernels, find_problems, match
@@ -55,10 +56,10 @@ def run_suite(
     where the device is lost again and again; what was measured until then is recorded.
     """
     _check(request)
-    loaded = _load(request)
     folder = Path(request.output).expanduser() if request.output else Path(FOLDER) / _name(request)
     kept = executors or Executors()
     try:
+        loaded = _load(request, kept)
         executor = kept.get(request.place, loaded.problems[0].task)
         problems = [_fitting(p, executor) for p in loaded.problems]
         with (
@@ -95,7 +96,7 @@ class _Loaded:
     order: list[str]
 
 
-def _load(request: SuiteRequest) -> _Loaded:
+def _load(request: SuiteRequest, executors: Executors) -> _Loaded:
     """Read problems and kernels; raises `UsageError` where no problem is left."""
     every = find_problems(request.problems)
     chosen = choose_problems(every, request.only, request.limit)
@@ -116,7 +117,7 @@ def _load(request: SuiteRequest) -> _Loaded:
             continue
         loaded.order.append(file.name)
         kernels: dict[str, Candidate | str] = {IDENTICAL: suite_modules.identical(task)} if request.identical else {}
-        kernels |= {k.name: _read(k.path) for k in files}
+        kernels |= {k.name: _read(k.path, task, request.place, executors) for k in files}
         compiled = suite_modules.compiled(task) if "compile" in request.baselines else None
         loaded.problems.append(SuiteProblem(file.name, task, kernels, compiled))
     if not loaded.problems:
@@ -141,9 +142,9 @@ def _is_none(path: Path) -> bool:
         return False
 
 
-def _read(path: Path) -> Candidate | str:
+def _read(path: Path, task: Task, place: Place, executors: Executors) -> Candidate | str:
     try:
-        return sessions.read_candidate(path)
+        return planned_candidate(Kernel(path=str(path)), task, place, executors)
     except CandidateError as e:
         return readable(str(e))
 

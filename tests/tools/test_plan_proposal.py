@@ -11,10 +11,14 @@ from forewarp.core.values import Candidate, Signature, TensorSpec
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.formats import task as tasks
-from forewarp.tools.measure_kernel import measure_kernel
+from forewarp.tools.forecast_kernel import forecast_kernel
+from forewarp.tools.gate_lock import lock_kernels
+from forewarp.tools.measure_kernel import measure_kernel, measure_kernels
 from forewarp.tools.parts import Kernel, Place
 from forewarp.tools.plan_proposal import proposed
-from forewarp.tools.requests import MeasureRequest
+from forewarp.tools.requests import ForecastRequest, GateLockRequest, MeasureManyRequest, MeasureRequest, SuiteRequest
+from forewarp.tools.session import closing_executors
+from forewarp.tools.suite import run_suite
 
 BY_THREAD = """\
 #include <cuda_runtime.h>
@@ -128,13 +132,26 @@ def test_what_is_no_kernel_gets_no_plan(source: str) -> None:
     assert proposed(Candidate(source, "cpp"), tasks.load("softmax"), ROWS) == ""
 
 
+TASK = """\
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, -1)
+def get_inputs():
+    return [torch.randn(32, 128)]
+def get_init_inputs():
+    return []
+"""
+
+
+def _place(folder: Path) -> Place:
+    (folder / "task.py").write_text(TASK)
+    return Place(device="cpu", archive=str(folder / "archive.db"))
+
+
 @pytest.mark.slow
 def test_a_kernel_without_a_plan_is_measured_with_the_one_proposed(tmp_path: Path) -> None:
-    (tmp_path / "task.py").write_text(
-        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, -1)\n"
-        "def get_inputs():\n    return [torch.randn(32, 128)]\ndef get_init_inputs():\n    return []\n"
-    )
-    place = Place(device="cpu", archive=str(tmp_path / "archive.db"))
+    place = _place(tmp_path)
     request = MeasureRequest(task=str(tmp_path / "task.py"), kernel=Kernel(source=SOFTMAX), place=place)
     with pytest.raises(CandidateError, match="no launch plan") as caught:
         measure_kernel(request)
@@ -142,3 +159,21 @@ def test_a_kernel_without_a_plan_is_measured_with_the_one_proposed(tmp_path: Pat
     plan = caught.value.hint.partition("\n\n")[2]
     measured = measure_kernel(request.model_copy(update={"kernel": Kernel(source=f"{plan}\n{SOFTMAX}")}))
     assert measured.status == "ok"
+
+
+def test_every_way_to_name_several_kernels_proposes_a_plan(tmp_path: Path) -> None:
+    place, task, folder = _place(tmp_path), str(tmp_path / "task.py"), tmp_path / "kernels"
+    folder.mkdir()
+    (folder / "task.cpp").write_text(SOFTMAX)
+    kernels = [Kernel(path=str(folder / "task.cpp")), Kernel(source=SOFTMAX)]
+    with closing_executors(None) as kept:
+        many = MeasureManyRequest(task=task, kernels=kernels, place=place)
+        measured = measure_kernels(many, executors=kept).kernels
+        with pytest.raises(CandidateError, match="none of the kernels") as caught:
+            forecast_kernel(ForecastRequest(task=task, kernels=kernels, place=place), executors=kept)
+        locking = GateLockRequest(task=task, kernels=kernels[:1], place=place, out=str(tmp_path / "a.lock"))
+        locked = lock_kernels(locking, executors=kept)
+        request = SuiteRequest(problems=task, kernels=str(folder), output=str(tmp_path / "suite"), place=place)
+        suite = run_suite(request, executors=kept)
+    problems = [*(k.problem for k in measured), caught.value.hint, *locked.problems, *(row.log for row in suite.rows)]
+    assert [problem.count('kernel = "softmax"') for problem in problems] == [1, 1, 2, 1, 1], problems
