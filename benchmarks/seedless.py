@@ -4,24 +4,24 @@
     python benchmarks/seedless.py KERNELBENCH --device cuda --out benchmarks/results/seedless.json --for 600
 
 `KERNELBENCH` is the folder with `level1` and `level2`. `seedless.toml` lists the problems. For each of them `forewarp
-optimize` runs as a user runs it, with a cache and an archive of its own; then `seedless_plain.py` checks and times the
-exported module in a process without forewarp. Each problem's row is written as it comes, and a later call goes on with
-those that have none; `--for` begins none after so many seconds. With `--jobs` searches and compilations of several
-problems run beside each other, on a GPU too; timing afresh is always alone.
+optimize` runs as a user runs it, with an archive of its own; then `seedless_plain.py` checks and times the exported
+module in a process without forewarp. Each problem's row is written as it comes, and a later call goes on with those
+that have none; `--for` begins none after so many seconds. With `--jobs` several problems run beside each other, and
+wait for each other where they measure. `--part 2/4` runs every fourth problem, from the second; `--merge` makes one
+file of those of several calls.
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import math
-import os
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import tomllib
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -30,6 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from provenance import write
+
+from forewarp.gpu_runner.devices import detect_cpu, detect_cuda
+from forewarp.gpu_runner.executors.local import LocalExecutor
 
 HERE = Path(__file__).parent
 PLAIN_LIMIT_S = 600.0
@@ -58,32 +61,42 @@ def optimize(task: Path, folder: Path, args: argparse.Namespace) -> dict[str, An
     command += ["--archive", str(folder / "archive.db"), "--out", str(folder / "out")]
     command += ["--events", str(folder / "events.jsonl")]
     begun, clock = time.perf_counter(), time.time()
-    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     document = json.loads(done.stdout)
     document["wall_s"] = time.perf_counter() - begun
     events = folder / "events.jsonl"
     lines = [json.loads(line) for line in events.read_text().splitlines()] if events.exists() else []
-    first = next((e["time"] for e in lines if e["type"] == "Measured"), None)
-    document["first_s"] = first and datetime.fromisoformat(first).timestamp() - clock
+    measured = [e for e in lines if e["type"] == "Measured"]
+    document["looks"] = [{k: e[k] for k in ("purpose", "status", "speedup")} for e in measured]
+    for look, event in zip(document["looks"], measured, strict=True):
+        look["s"] = datetime.fromisoformat(event["time"]).timestamp() - clock
     return document
 
 
 def plain(reference: Path, winner: Path, constants: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    """Check and time a winner in a process of its own."""
+    """Check and time a winner in a process of its own, which has the device for itself once torch is there."""
     command = [sys.executable, str(HERE / "seedless_plain.py"), args.device, str(reference), str(winner)]
-    command += [json.dumps(constants), str(args.seconds), str(lock_of(args.out))]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PLAIN_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        return {"error": f"not done after {PLAIN_LIMIT_S:.0f} s"}
-    lines = done.stdout.splitlines()
-    return json.loads(lines[-1]) if done.returncode == 0 and lines else {"error": done.stderr[-600:]}
+    command += [json.dumps(constants), str(args.seconds)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with device_of(args).held():
+            try:
+                printed, errors = process.communicate("go\n", timeout=PLAIN_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return {"error": f"not done after {PLAIN_LIMIT_S:.0f} s"}
+    lines = printed.splitlines()
+    return json.loads(lines[-1]) if process.returncode == 0 and lines else {"error": errors[-600:]}
 
 
-def lock_of(out: Path) -> Path:
-    """Return the file that is locked by what runs beside other problems (shared) and by timing (alone)."""
-    return Path(tempfile.gettempdir()) / f"{out.stem}.{os.getpid()}.lock"
+def device_of(args: argparse.Namespace) -> LocalExecutor:
+    """Return the device that searches measure on, too; they wait for each other."""
+    target = detect_cpu() if args.device == "cpu" else detect_cuda()
+    if target is None:
+        raise SystemExit("there is no GPU here")
+    return LocalExecutor(target)
 
 
 def one(path: Path, constants: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
@@ -91,11 +104,11 @@ def one(path: Path, constants: dict[str, Any], args: argparse.Namespace) -> dict
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         task = task_folder(path, constants, folder / path.stem)
-        with lock_of(args.out).open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH)
+        with args.searching:
             found = optimize(task, folder, args)
-        row: dict[str, Any] = {"constants": constants, "wall_s": found["wall_s"], "first_s": found["first_s"]}
-        row["counts"] = found.get("counts")
+        looks = found["looks"]
+        row = {"constants": constants, "wall_s": found["wall_s"], "first_s": looks[0]["s"] if looks else None}
+        row |= {"counts": found.get("counts"), "looks": looks}
         if error := found.get("error"):
             return row | {"error": error}
         if best := found.get("best"):
@@ -106,6 +119,7 @@ def one(path: Path, constants: dict[str, Any], args: argparse.Namespace) -> dict
             }
         winner = folder / "out" / "best_module.py"
         if winner.exists():
+            row["made"] = next(s[2:] for s in winner.read_text().splitlines() if s.startswith("# The reference, "))
             row["plain"] = plain(task / "reference.py", winner, constants, args)
         return row
 
@@ -142,30 +156,47 @@ def mean(ratios: list[float]) -> dict[str, float]:
 def main() -> None:
     """Run what has no row yet, and write the file after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kernelbench", type=Path)
+    parser.add_argument("kernelbench", type=Path, nargs="?")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--budget", type=int, default=8, help="measurements a search")
     parser.add_argument("--deadline", type=float, default=180.0, help="most seconds of a search")
     parser.add_argument("--seconds", type=float, default=10.0, help="most seconds of timing afresh, per problem")
-    parser.add_argument("--jobs", type=int, default=1, help="problems beside each other, but for timing afresh")
-    parser.add_argument("--only", nargs="+", help="these problems, of those listed")
+    parser.add_argument("--jobs", type=int, default=1, help="searches beside each other")
+    parser.add_argument("--only", nargs="+", help="these problems, of those listed, in this order")
+    parser.add_argument("--part", default="1/1", help="K/N: every Nth problem, from the Kth")
+    parser.add_argument("--merge", type=Path, nargs="+", help="make one file of these")
     parser.add_argument(
         "--for", dest="limit", type=float, default=math.inf, help="begin no problem after so many seconds"
     )
     args = parser.parse_args()
+    if args.merge:
+        files = [json.loads(path.read_text()) for path in args.merge]
+        rows = {name: row for file in files for name, row in file["rows"].items()}
+        parts = [{k: file[k] for k in ("provenance", "settings")} for file in files]
+        write(args.out, {"parts": parts, "summary": summary(rows), "rows": rows})
+    else:
+        run(args)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run the problems asked for."""
     settings = {k: getattr(args, k) for k in ("device", "budget", "deadline", "seconds", "jobs")}
     rows: dict[str, dict[str, Any]] = json.loads(args.out.read_text())["rows"] if args.out.exists() else {}
     begun = time.perf_counter()
+    first, step = map(int, args.part.split("/"))
 
     def row(name: str, constants: dict[str, Any]) -> dict[str, Any] | None:
         if time.perf_counter() - begun > args.limit:
             return None
         return one(args.kernelbench / f"{name}.py", constants, args)
 
-    with ThreadPoolExecutor(args.jobs) as pool:
-        listed = {n: c for n, c in problems(args.device).items() if n not in rows and n in (args.only or [n])}
-        running = {pool.submit(row, name, constants): name for name, constants in listed.items()}
+    # One more is timed afresh meanwhile.
+    args.searching = threading.Semaphore(args.jobs)
+    with ThreadPoolExecutor(args.jobs + 1) as pool:
+        constants = problems(args.device)
+        listed = (args.only or list(constants))[first - 1 :: step]
+        running = {pool.submit(row, name, constants[name]): name for name in listed if name not in rows}
         for done in as_completed(running):
             if not (found := done.result()):
                 continue
@@ -174,7 +205,6 @@ def main() -> None:
             write(args.out, {"settings": settings, "summary": summary(rows), "rows": rows})
             over = found.get("plain", {}).get("over", {})
             print(name, {a: round(o["ratio"], 3) for a, o in over.items()} or found, file=sys.stderr, flush=True)
-    lock_of(args.out).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

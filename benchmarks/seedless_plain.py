@@ -1,17 +1,17 @@
 """A winner of a search in a plain process: checked against the reference, and timed beside what torch.compile makes.
 
-    python benchmarks/seedless_plain.py DEVICE reference.py best_module.py '{"ROWS": 64}' SECONDS LOCK
+    python benchmarks/seedless_plain.py DEVICE reference.py best_module.py '{"ROWS": 64}' SECONDS
 
-Prints one JSON line. LOCK is a file: shared while compiling, locked alone while timing. Nothing of forewarp is
-imported. All arms have the same weights and inputs, and are called without gradients; on a GPU their calls are replayed
-as CUDA graphs with a cold L2 cache. Arms take turns in an order drawn anew for each round. `over` has the winner's
-speed-up over each arm: the exp of the median of the rounds' log-ratios, with a bootstrap 95 % interval. `quiet` is the
-same ratio of the arms' lower deciles, which other work of a busy machine changes less.
+Says "ready" once torch is there, begins when a line comes, and prints one JSON line. Nothing of forewarp is imported.
+All arms have the same weights and inputs, and are called without gradients; on a GPU their calls are replayed as CUDA
+graphs with a cold L2 cache. Arms take turns in an order drawn anew for each round. `over` has the winner's speed-up
+over each arm: the exp of the median of the rounds' log-ratios, with a bootstrap 95 % interval. `quiet` is the same
+ratio of the arms' lower deciles, which other work of a busy machine changes less.
 """
 
 from __future__ import annotations
 
-import fcntl
+import importlib
 import importlib.util
 import json
 import math
@@ -128,9 +128,10 @@ def interval(value: float, drawn: list[float]) -> dict[str, float]:
 
 def main() -> None:
     """Check, time, print."""
-    device, reference, winner, constants, seconds, lock = sys.argv[1:]
-    locked = os.open(lock, os.O_RDWR | os.O_CREAT)
-    fcntl.flock(locked, fcntl.LOCK_SH)
+    device, reference, winner, constants, seconds = sys.argv[1:]
+    importlib.import_module("torch._inductor.compile_fx")
+    print("ready", flush=True)
+    sys.stdin.readline()
     values: dict[str, Any] = json.loads(constants)
     given = drawn(load(Path(reference), values), 1, device)
     calls: dict[str, Callable[..., Any]] = {"eager": built(load(Path(reference), values), "Model", device)}
@@ -155,7 +156,6 @@ def main() -> None:
                 arms[name] = on_cuda(call, given, flush) if device == "cuda" else on_cpu(call, given)
             except Exception as e:  # Inductor raises what it likes
                 found["errors"][name] = f"{type(e).__name__}: {str(e)[:300]}"
-        fcntl.flock(locked, fcntl.LOCK_EX)
         times: dict[str, list[float]] = {name: [] for name in arms}
         draw, end = random.Random(0), time.perf_counter() + float(seconds)
         while arms and len(times["eager"]) < MOST_ROUNDS and time.perf_counter() < end:

@@ -15,6 +15,7 @@ from pathlib import Path
 from pydantic import Field
 
 from forewarp.core.errors import CandidateError, UsageError, WorkerError
+from forewarp.core.languages import C_SUFFIXES
 from forewarp.core.values import Target
 from forewarp.gpu_runner import devices
 from forewarp.inspection.tracing.files.loading import package_of
@@ -117,6 +118,11 @@ class TuneJob:
         self._request, self._stage = request, stage
         self._path = Path(request.file).expanduser().absolute()
         sources.check_file(self._path, "the file")
+        if self._path.suffix in C_SUFFIXES:
+            raise UsageError(
+                f"{self._path.name} is no Python file with kernels under @triton.autotune",
+                hint=f"tunables of a launch plan: forewarp optimize TASK --seed-kernel {shlex.quote(request.file)}",
+            )
         try:
             self._source = self._path.read_text()
         except (OSError, UnicodeDecodeError) as e:

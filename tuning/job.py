@@ -324,7 +324,7 @@ class _File:
             return [] if call is None else [call]
         function = getattr(module, name, None)
         if not callable(function):
-            raise NoCall(f"the file has no function {name}")
+            raise NoCall("; ".join([f"the file has no function {name}", *self._loaded.problems]))
         if "(" not in text and _required(function):
             return self._guessed(name)
         try:

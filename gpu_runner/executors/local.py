@@ -51,7 +51,7 @@ from forewarp.inspection.jobs import CheckJob, DescribeJob, EmulateJob, Interpre
 from forewarp.inspection.tracing.values import SourceFile, Trace
 
 SIGNATURES_VERSION = "5"
-SEEDS_VERSION = "1"
+SEEDS_VERSION = "2"
 """Rises whenever the same reference gives other seeds."""
 _CHECKS: dict[Language, type[CheckJob]] = {"triton": InterpretJob, "python": InterpretJob, "cuda": EmulateJob}
 _CHECK_START_S = 30.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import Candidate, Constant, DeviceKind
@@ -94,7 +94,7 @@ def compiled(reference: str, kind: DeviceKind, note: str = "") -> Candidate:
     about = f"# No module of Inductor's generated code: {' '.join(note.split())}\n" if note else ""
     lines = [f'    "{o.setting}": {o.value.format(o.name)},' for o in options]
     body = about + _COMPILED % {"options": "\n".join(lines)}
-    return _module(reference, {o.name: o.choices for o in options}, body, "compiled by")
+    return _module(reference, {o.name: o.choices for o in options}, body, "compiled by torch's Inductor")
 
 
 def _module(reference: str, tunables: Mapping[str, Sequence[int]], body: str, how: str) -> Candidate:
@@ -108,7 +108,7 @@ def _module(reference: str, tunables: Mapping[str, Sequence[int]], body: str, ho
     constants = "".join(f"{name} = {choices[0]}\n" for name, choices in tunables.items())
     future, text = _without_future(reference)
     source = (
-        f'"""forewarp\n# The reference, {how} torch\'s Inductor; the choices of the constants further down.\n'
+        f'"""forewarp\n# The reference, {how}; the choices of the constants further down.\n'
         f'[tunables]\n{table}"""\n\n{future}{text.strip()}\n\n\n{constants}{body}'
     )
     return candidates.from_source(source, "python")
@@ -134,7 +134,8 @@ class Generated:
     `arguments` are the expressions of what the code's `call` takes, over `self` and the names in `parameters`, those of
     forward. `described` are the inputs, as `_described` in the module returns them, `result` the expression of
     forward's result over `outputs`, the tuple that `call` returns. `threads` are those that the code counts on, and
-    `configurations` those that its Triton kernels ran with, by name.
+    `configurations` those that its Triton kernels ran with, by name. `note` says what of the reference was rewritten
+    before, and `tunables` what that leaves open.
     """
 
     code: str
@@ -148,6 +149,8 @@ class Generated:
     training: bool
     threads: int
     configurations: Mapping[str, Mapping[str, int]]
+    note: str = ""
+    tunables: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
 
 
 class Unfit(CandidateError):
@@ -230,7 +233,7 @@ def generated(reference: str, kind: DeviceKind, found: Generated) -> Candidate:
     end = _ENDS.search(found.code)
     code = found.code[: end.start()] if end else found.code
     _check_names(reference, code)
-    tunables: dict[str, Sequence[int]] = {}
+    tunables: dict[str, Sequence[int]] = dict(found.tunables)
     if kind == "cpu":
         code = _open_threads(code, found.threads, tunables)
     else:
@@ -250,7 +253,8 @@ def generated(reference: str, kind: DeviceKind, found: Generated) -> Candidate:
         "arguments": ", ".join(found.arguments),
         "result": found.result,
     }
-    return _module(reference, tunables, body, "by the code of")
+    note = f", {found.note}" if found.note else ""
+    return _module(reference, tunables, body, f"by the code of torch's Inductor{note}")
 
 
 def _open_threads(code: str, threads: int, tunables: dict[str, Sequence[int]]) -> str:

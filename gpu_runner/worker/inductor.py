@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 from unittest import mock
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from forewarp.core.values import Candidate
+from forewarp.core.values import Candidate, DeviceKind
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import inductor
 from forewarp.gpu_runner.formats.inductor import Generated, Unfit
@@ -28,9 +30,11 @@ from forewarp.gpu_runner.worker.problem import (
     tensors_of,
 )
 from forewarp.gpu_runner.worker.requests import SeedsJob, TaskFailure
+from forewarp.gpu_runner.worker.rewriting import TUNABLES, split_products, written_out
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
 
 _SEED = 0
+_PRODUCTS, _CONVOLUTIONS = {"mm", "addmm", "bmm", "baddbmm"}, {"convolution", "_convolution"}
 _CLOSE = 2e-2
 """rtol and atol of generated code: whether it is the reference's at all; how precise it is, the judge says."""
 
@@ -54,10 +58,12 @@ def make_seeds(job: SeedsJob) -> dict[str, list[Candidate]] | TaskFailure:
         return TaskFailure(f"running the reference for it failed: {first_line(e)}", format_error(e, 6)[-4000:])
     reference, kind = job.task.reference, job.device
     try:
-        made = inductor.generated(reference, kind, trial.generate())
-        trial.check(made, generated=True)
-        return {"candidates": [made, inductor.compiled(reference, kind)]}
-    except Exception as e:  # Inductor raises what it likes
+        found = [trial.checked(Rewriting())]
+        for rewriting in trial.rewritings():
+            with suppress(Exception):  # Inductor raises what it likes
+                found.append(trial.checked(rewriting))
+        return {"candidates": [*found, inductor.compiled(reference, kind)]}
+    except Exception as e:
         why = _reason(e)
     torch.compiler.reset()
     try:
@@ -68,17 +74,29 @@ def make_seeds(job: SeedsJob) -> dict[str, list[Candidate]] | TaskFailure:
     return {"candidates": [made]}
 
 
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """A way to another code for the same reference: products of fp32 matrices from parts, and Inductor's options."""
+
+    note: str = ""
+    products: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
 class _Trial:
     """A reference with the inputs that code is generated for, and its own results on them."""
 
     def __init__(self, job: SeedsJob) -> None:
-        self._kind = job.device
+        self._kind: DeviceKind = job.device
+        self._reference = job.task.reference
         self._several = len(job.workloads) > 1
         self._problem = load_problem(job, job.workloads[0], _SEED)
         sys.modules[self._problem.module.__name__] = self._problem.module  # torch.compile looks globals up there
         self._values = self._problem.inputs(_SEED, self._kind)
         values = copies(self._values)
-        self._result = self._call(self._problem.model(self._kind), values)
+        with FlopCounterMode(display=False) as counted:
+            self._result = self._call(self._problem.model(self._kind), values)
+        self._operations = {op.__name__ for op in counted.get_flop_counts().get("Global", {})}
         before_and_after = zip(tensors_of(self._values), tensors_of(values), strict=True)
         self._writes = any(not same_bytes(a.contiguous(), b.contiguous()) for a, b in before_and_after)
 
@@ -87,7 +105,22 @@ class _Trial:
         with torch.no_grad():
             return model(*values)
 
-    def generate(self) -> Generated:
+    def rewritings(self) -> list[Rewriting]:
+        """Return the rewritings that may pay on the device."""
+        found: list[Rewriting] = []
+        if self._kind == "cuda" and self._operations & _PRODUCTS:
+            found.append(Rewriting("with products of fp32 matrices from parts in bf16", products=True))
+        if self._kind == "cuda" and self._operations & _CONVOLUTIONS:
+            found.append(Rewriting("with channels last", options={"force_layout_optimization": True}))
+        return found
+
+    def checked(self, rewriting: Rewriting) -> Candidate:
+        """Return the module of generated code, which was run once; raises `Unfit` and what Inductor raises."""
+        made = inductor.generated(self._reference, self._kind, self.generate(rewriting))
+        self.check(made, generated=True)
+        return made
+
+    def generate(self, rewriting: Rewriting) -> Generated:
         """Have Inductor generate code for the inputs; raises `Unfit` for what that code alone cannot do."""
         if self._problem.gradients:
             raise Unfit("the task asks for gradients, and the code is for forward")
@@ -98,10 +131,10 @@ class _Trial:
         model = self._problem.model(self._kind)
         if model._forward_pre_hooks:  # pyright: ignore[reportPrivateUsage]
             raise Unfit("the inputs are nested")
-        code, sources, configurations = self._code(model)
+        code, sources, configurations = self._code(model, rewriting)
         names = list(inspect.signature(model.forward).parameters)[: len(self._values)]
         return Generated(
-            code,
+            written_out(code) if rewriting.products else code,
             torch.__version__,
             torch.backends.cpu.get_cpu_capability() if self._kind == "cpu" else str(torch.cuda.get_device_capability()),
             self._problem.constants,
@@ -112,9 +145,11 @@ class _Trial:
             model.training,
             torch.get_num_threads(),
             configurations,
+            rewriting.note,
+            TUNABLES if rewriting.products else {},
         )
 
-    def _code(self, model: torch.nn.Module) -> tuple[str, list[str], dict[str, dict[str, int]]]:
+    def _code(self, model: torch.nn.Module, rewriting: Rewriting) -> tuple[str, list[str], dict[str, dict[str, int]]]:
         """Return Inductor's code, the sources of its arguments, and its Triton kernels' configurations.
 
         On a GPU, the code is run for these. On a CPU, all stops once it is generated.
@@ -135,9 +170,16 @@ class _Trial:
             sources.extend(_source(n) for n in graph.graph.nodes if n.op == "placeholder")
             return compile_fx(cast("Any", graph), inputs)
 
-        options: dict[str, Any] = {"fallback_random": True, "cpp.threads": torch.get_num_threads()}
+        # Caches would not see which decompositions are in force.
+        options = {"fallback_random": True, "force_disable_caches": True, "coordinate_descent_tuning": True}
+        options |= {"cpp.threads": torch.get_num_threads(), **rewriting.options}
+        torch.compiler.reset()
         call = torch.compile(type(model).forward, backend=backend, dynamic=False, fullgraph=True)
-        with mock.patch.object(GraphLowering, "save_output_code", keep), config.patch(options):
+        with ExitStack() as stack:
+            stack.enter_context(mock.patch.object(GraphLowering, "save_output_code", keep))
+            stack.enter_context(config.patch(options))
+            if rewriting.products:
+                stack.enter_context(split_products())
             try:
                 self._call(partial(call, model), copies(self._values))
             except Exception:  # of `_Stop`, Dynamo makes an error of its own

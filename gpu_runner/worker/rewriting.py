@@ -1,0 +1,99 @@
+"""Products of fp32 matrices on tensor cores, within what fp32 is judged by: a reference rewritten for Inductor.
+
+An fp32 number is the sum of three of bf16, exactly. Of the nine products of two such sums the six that reach the last
+bits of fp32 are taken (Henry, Tang and Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for
+higher-precision computations", 2019; cuBLAS has it for newer cards). Inductor makes the parts, along with what comes
+before, and `worker.product` multiplies them. Tensor cores cut their sums off instead of rounding them: errors grow with
+the length of the sums, to several times those of fp32 (`benchmarks/results/product_of_parts.json`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Generator
+from functools import cache
+from typing import Any
+
+import torch
+
+_ROUND, _TOP_HALF = 1 << 15, -(1 << 16)
+_OP = "torch.ops.forewarp_seeds.product.default"
+TUNABLES = {
+    "PRODUCT_ROWS": (128, 64, 256),
+    "PRODUCT_COLUMNS": (64, 128, 256),
+    "PRODUCT_DEPTH": (32, 64),
+    "PRODUCT_WARPS": (4, 8),
+    "PRODUCT_STAGES": (3, 2, 4),
+}
+"""Blocks of the product, warps and stages, those first that were fastest for 1024 × 8192 × 8192 on an H200."""
+
+
+def parts(x: torch.Tensor) -> torch.Tensor:
+    """Return three tensors of bf16 numbers, stacked, the sum of which is an fp32 tensor; its strides stay in order.
+
+    They are cut by their bits: Inductor leaves out a cast to bf16 and back.
+    """
+
+    def top(value: torch.Tensor) -> torch.Tensor:
+        return ((value.view(torch.int32) + _ROUND) & _TOP_HALF).view(torch.float32)
+
+    if x.stride(-2) < x.stride(-1):
+        return parts(x.transpose(-1, -2)).transpose(-1, -2)
+    first = top(x)
+    second = top(x - first)
+    return torch.stack([p.to(torch.bfloat16) for p in (first, second, x - first - second)])
+
+
+@contextlib.contextmanager
+def split_products() -> Generator[None]:
+    """Have Inductor compute products of fp32 matrices from parts, for as long as this lasts."""
+    from torch._inductor.decomposition import decompositions
+
+    aten: Any = torch.ops.aten
+    multiply = _operator()
+
+    def product(a: torch.Tensor, b: torch.Tensor) -> Any:
+        return multiply(parts(a), parts(b)) if a.dtype == torch.float32 else NotImplemented
+
+    def addmm(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+        made = product(a, b)
+        return made if made is NotImplemented else made * alpha + bias * beta
+
+    table: dict[Any, Any] = {aten.mm.default: product, aten.bmm.default: product, aten.addmm.default: addmm}
+    before = {op: decompositions[op] for op in table if op in decompositions}
+    decompositions.update(table)
+    try:
+        yield
+    finally:
+        for op in table:
+            del decompositions[op]
+        decompositions.update(before)
+
+
+def written_out(code: str) -> str:
+    """Return Inductor's code with the text of the product in place of an operator that only this process has."""
+    if _OP not in code:
+        raise ValueError("Inductor's code has no product from parts")
+    from forewarp.gpu_runner.worker import product
+
+    text = inspect.getsource(product).partition("annotations\n")[2].strip()
+    call = f"product_of_parts(a, b, {', '.join(TUNABLES)})"
+    return f"{text}\n\n\ndef _product(a, b):\n    return {call}\n\n\n{code.replace(_OP, '_product')}"
+
+
+@cache
+def _operator() -> Callable[..., torch.Tensor]:
+    """Return an operator that Inductor leaves as it is."""
+
+    @torch.library.custom_op("forewarp_seeds::product", mutates_args=())
+    def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        from forewarp.gpu_runner.worker.product import product_of_parts
+
+        return product_of_parts(a, b, *(choices[0] for choices in TUNABLES.values()))
+
+    @product.register_fake
+    def _(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a.new_empty((*a.shape[1:-1], b.shape[-1]), dtype=torch.float32)
+
+    return torch.ops.forewarp_seeds.product.default
