@@ -855,9 +855,9 @@ def moe() -> Iterator[Row]:
         )
 
 
-def winners() -> Iterator[Row]:
+def winners(file: str = "winners_h100.json") -> Iterator[Row]:
     """Kernels of ours beside libraries and torch.compile, misses bold."""
-    for row in load("winners_h100.json")["rows"]:
+    for row in load(file)["rows"]:
         if row["status"] != "ok":
             yield row["name"], "", row["beside"], f"**{row['status']}**", "", f"≥ {row['target']}"
         for shape in row["shapes"]:
@@ -869,6 +869,47 @@ def winners() -> Iterator[Row]:
             yield row["name"], shape["name"], row["beside"], ratio, time, f"≥ {row['target']}"
 
 
+def written() -> Iterator[Row]:
+    """Searches in which a model wrote on an H100: the winner over eager, then over torch.compile on an H200."""
+    beside = {row["name"]: row for row in load("winners_search_h200.json")["rows"]}
+    for run in load("live_h100/live.json")["runs"]:
+        best, check = run["best"], beside[run["task"]]
+        ratios = [
+            _marked(f"{s['name']} {s['speedup']:.2f} ({s['low']:.2f} to {s['high']:.2f})", met=s["speedup"] >= 1.2)
+            for s in check["shapes"]
+        ]
+        unsure = "" if best["confirmed"] else ", unconfirmed"
+        yield (
+            run["task"],
+            f"{best['speedup']:.2f}× ({best['low']:.2f} to {best['high']:.2f}){unsure}",
+            "; ".join(ratios) or "not judged",
+            check["holdout"]["generalises"] if ratios else "not judged",
+            f"{run['written']}; {run['considered']}; {run['measurements']}",
+        )
+
+
+def published() -> Iterator[Row]:
+    """Kernels of ours beside KernelAgent's published winners, misses bold."""
+    for device in ("h100", "h200"):
+        for row in load(f"published_{device}.json")["rows"]:
+            t, compiled = row["theirs"], row["compiled"]["compiled_ms"]
+            ratio = f"{t['ratio']:.3f} ({t['low']:.3f} to {t['high']:.3f})"
+            yield (
+                row["problem"].split("_square")[0].replace("_", " "),
+                device.upper(),
+                f"{row['published_ms']:.3f}",
+                f"{t['other_ms']:.3f}",
+                f"{compiled:.3f}",
+                f"{t['ours_ms']:.3f}",
+                _marked(ratio, met=t["verdict"] == "faster"),
+            )
+
+
+WRITTEN = (
+    *("task", "winner over eager, H100 (95 %)", "over torch.compile, H200, by shape (95 %)", "right on near shapes"),
+    "written; considered; measured",
+)
+PUBLISHED = ("problem", "GPU", "published, ms", "theirs here", "torch.compile here", "ours", "theirs over ours (95 %)")
 BUSY = ("machine", "n each", "told from itself", "interval covers 1", "half-width", "5 % more work: `slower`; `faster`")
 
 
@@ -902,6 +943,8 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "live": (LIVE, (live,)),
     "equal": (("device", "task", "pairs of runs", "with forecasts; without", "ratio (95 %)"), (equal,)),
     "winners": (("kernel", "shape", "beside", "its time over ours (95 %)", "ours", "target"), (winners,)),
+    "written": (WRITTEN, (written,)),
+    "published": (PUBLISHED, (published,)),
     "replayed": (REPLAYED, (replayed,)),
     "priced": (PRICED, (priced,)),
     "paying": (PAYS, (paying,)),

@@ -1,8 +1,9 @@
 """What the searches of `live_search.py` came to: one table, every event, and the winners' sources.
 
-    python benchmarks/live_figures.py live --checks checks.json --compiled compiled.json --out benchmarks/results/live
+    python benchmarks/live_figures.py live --bridge bridge/done --out benchmarks/results/live_h100
 
-`checks.json` and `compiled.json` come from `live_check.py` and `compiled.py`, which run where the device is.
+Its `winners.json` is what `live_check.py` measures where the device is. With `--bridge`, the folder in which a bridge
+keeps what was asked and answered, these are kept word by word, too.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from provenance import write
 
 from forewarp.archive.store import Archive
+from forewarp.core import serde
 from forewarp.export.bake import bake
 from forewarp.search.summary import RunSummary, summarise
 
@@ -80,39 +81,49 @@ def _best(summary: RunSummary) -> dict[str, Any] | None:
     }
 
 
-def show(runs: list[dict[str, Any]], compiled: dict[str, Any]) -> None:
+def show(runs: list[dict[str, Any]]) -> None:
     """Print the table."""
     for r in runs:
         b = r["best"]
         said = f"{b['speedup']:.2f} [{b['low']:.2f}, {b['high']:.2f}]" if b else "none"
-        over = (compiled.get(r["task"]) or {}).get("speedup")
-        beside = f"{b['speedup'] / over:.2f} over compiled" if b and over else ""
         counts = f"{r['written']} written, {r['considered']} considered, {r['measurements']} measured"
-        print(
-            f"{r['task']:34s} {r['arm']:11s} {said:22s} {beside:20s} {counts}, {r['device_s']:.0f} s,"
-            f" {r['tokens'] / 1000:.0f} k tokens"
-        )
-    for task in sorted({r["task"] for r in runs}):
-        pair = {r["arm"]: r["best"] for r in runs if r["task"] == task}
-        if all(pair.values()) and len(pair) == 2:
-            ratio = math.log(pair["cascade"]["speedup"] / pair["everything"]["speedup"])
-            print(f"{task}: cascade / everything {math.exp(ratio):.3f}")
+        spent = f"{r['device_s']:.0f} s, {r['tokens'] / 1000:.0f} k tokens"
+        print(f"{r['task']:34s} {r['arm']:11s} {said:22s} {counts}, {spent}")
+
+
+def winner_of(path: Path) -> dict[str, Any] | None:
+    """Return a run's winner with its task, for `live_check.py`."""
+    arm = path.stem.rpartition("-")[2]
+    with Archive(path) as archive:
+        run = archive.runs(limit=1)[0]
+        best = summarise(archive, run.id).best
+    return best and {"task": serde.to_data(run.task), "arm": arm, "candidate": serde.to_data(best.candidate)}
+
+
+def conversations(bridge: Path, out: Path) -> None:
+    """Write each request with its answer, as they were."""
+    with gzip.open(out / "prompts.jsonl.gz", "wt") as file:
+        for path in sorted(p for p in bridge.glob("*.json") if p.stem.isdigit()):
+            answer = path.with_suffix(".answer.json")
+            pair = {"request": json.loads(path.read_text()), "answer": json.loads(answer.read_text())}
+            file.write(json.dumps(pair) + "\n")
 
 
 def main() -> None:
     """Collect, print and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--checks", type=Path)
-    parser.add_argument("--compiled", type=Path)
+    parser.add_argument("--bridge", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    compiled = json.loads(args.compiled.read_text()) if args.compiled else {}
-    checks = json.loads(args.checks.read_text()) if args.checks else {}
-    runs = [one_run(path, args.out) for path in sorted(args.folder.rglob("*.db"))]
-    show(runs, compiled.get("tasks", {}))
-    write(args.out / "live.json", {"runs": runs, "checks": checks, "compiled": compiled})
+    paths = sorted(args.folder.glob("*.db"))
+    runs = [one_run(path, args.out) for path in paths]
+    show(runs)
+    (args.folder / "winners.json").write_text(json.dumps([w for path in paths if (w := winner_of(path))]))
+    if args.bridge:
+        conversations(args.bridge, args.out)
+    write(args.out / "live.json", {"runs": runs})
 
 
 if __name__ == "__main__":

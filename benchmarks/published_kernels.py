@@ -31,6 +31,7 @@ from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
 
 HERE = Path(__file__).parent / "winners" / "kernelbench"
+CARDS = Path(__file__).parents[1] / "prompts" / "cards"
 ROUNDED = """
 
 _plain_init, _plain_inputs = Model.__init__, get_inputs
@@ -138,7 +139,8 @@ def main() -> None:
         try:
             for problem in (p for p in PROBLEMS if args.only in p.ours):
                 task = task_of(args.theirs, problem)
-                ours = candidates.load(HERE / f"{problem.ours}.cu")
+                name = f"{problem.ours}.cu"
+                ours = candidates.load(HERE / name if (HERE / name).exists() else CARDS / name)
                 build = executor.compile(task, ours)
                 if args.dry_run:
                     print(f"{problem.ours}: {build.status} {build.log[:2000]}")

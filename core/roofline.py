@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from forewarp.core.inspection import Bound
 from forewarp.core.values import Signature, Target, TensorSpec
 
 _ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
+
+_LEAST_WORK = 1e-3
+"""Operations a byte of a workload in which none are counted."""
 
 _BYTE_SPEED = 2.0
 """Speed of int8 and fp8 on tensor cores over bf16: twice on every card in `devices` that has them."""
@@ -23,9 +27,10 @@ def floor_s(signature: Signature, target: Target) -> float:
     return max(_moving_s(signature, target), _computing_s(signature, target, signature.needed_flops))
 
 
-def flops_per_byte(signature: Signature) -> float:
-    """Return the counted operations of a call for each byte that it moves at least."""
-    return (signature.flops or 0.0) / max(1, signature.bytes_moved)
+def flops_per_byte(signatures: Sequence[Signature]) -> float:
+    """Return the counted operations for each byte that has to move, as the geometric mean over a task's workloads."""
+    logs = [math.log(max(_LEAST_WORK, (s.flops or 0.0) / max(1, s.bytes_moved))) for s in signatures]
+    return math.exp(sum(logs) / len(logs))
 
 
 def bound(signature: Signature, target: Target) -> Bound | None:

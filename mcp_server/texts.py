@@ -20,8 +20,8 @@ server restarts, but those of tuned files (t-…).
 
 DESCRIBE = """\
 Say what there is: device with its languages, tasks, budget left, recent work. With task: reference, shapes, what a
-kernel is passed, C types, and a kernel to start from; with language too, the format of candidates. about "format" with
-language gives that alone.
+kernel is passed, C types, and a kernel to start from; with language too, the format of candidates and what is
+known to help. about "format" with language gives the format alone.
 When not: to learn how fast a kernel is.
 Cost: none; seconds for the first look at a task. Side effects: none.
 Example: {"task": "softmax", "language": "cpp"}"""

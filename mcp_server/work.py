@@ -451,7 +451,7 @@ class Work:
             task=facts.model_dump(exclude={"seeds"}) | {"reference": trim(facts.reference, 2_000)},
             interface=found.interface and found.interface.model_dump(),
             start=start and start.model_dump(exclude={"note"}),
-            format=format_of(found.language) if language else None,
+            format="\n\n".join(filter(None, (format_of(found.language), found.advice))) if language else None,
             links={f"seed {kind}": f"forewarp://tasks/{facts.name}/seeds/{kind}" for kind in facts.seeds}
             if name in describe.bundled_tasks()
             else {},

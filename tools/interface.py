@@ -5,10 +5,13 @@ from __future__ import annotations
 from pydantic import Field
 
 from forewarp.core.errors import DeviceError, WorkerError
-from forewarp.core.values import AskedGradients, Language, Signature, Task, TensorSpec
+from forewarp.core.protocols import Executor
+from forewarp.core.roofline import flops_per_byte
+from forewarp.core.values import AskedGradients, Language, Signature, Target, Task, TensorSpec
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import c_types
 from forewarp.gpu_runner.formats.skeleton import PlanNames, skeleton
+from forewarp.prompts import cards
 from forewarp.prompts.render import render
 from forewarp.tools import describe
 from forewarp.tools import session as sessions
@@ -19,6 +22,7 @@ from forewarp.tools.suite_modules import identical
 
 C_LANGUAGES: tuple[Language, ...] = ("cpp", "cuda")
 BARE = "It fits the task, but computes nothing yet; with language python there is a module that is right."
+_ADVICE_CHARS = 2_000
 SAME = "It is the reference under the name that a candidate has: right, and as fast."
 
 
@@ -47,6 +51,7 @@ class TaskInterface(Part):
     language: Language
     interface: KernelInterface | None = Field(description="Null where the reference cannot run here.")
     start: Start | None = Field(description="Null where there is none that was written, and none can be made here.")
+    advice: str = Field(default="", description="Cards that proposers are given for this task, language and GPU.")
     problem: str = ""
 
 
@@ -77,14 +82,20 @@ def task_interface(
         language=chosen,
         interface=interface_of(task, signature, chosen),
         start=start_of(task, signature, chosen),
+        advice=_advice(task, signature, _executor(task, place, executors).target, chosen),
     )
 
 
 def signature_of(task: Task, place: Place, executors: Executors) -> Signature:
     """Return the signature of a task's first shape; its reference runs, confined. Raises `TaskError`."""
+    return _executor(task, place, executors).describe(task)[0]
+
+
+def _executor(task: Task, place: Place, executors: Executors) -> Executor:
+    """Return what can run the reference; replayed measurements are of an H200, without having it."""
     if place.device == "replay":
-        return executors.compiler(place, devices.known_targets()["h200"]).describe(task)[0]
-    return executors.get(place, task).describe(task)[0]
+        return executors.compiler(place, devices.known_targets()["h200"])
+    return executors.get(place, task)
 
 
 def interface_of(task: Task, signature: Signature, language: Language) -> KernelInterface:
@@ -120,6 +131,13 @@ def start_of(task: Task, signature: Signature, language: Language) -> Start:
     if language == "python":
         return Start(language=language, source=identical(task).source, note=SAME)
     return Start(language=language, source=skeleton(task, signature, language), note=BARE)
+
+
+def _advice(task: Task, signature: Signature, target: Target, language: Language) -> str:
+    told, facts = f"{task.name} {task.family} {task.reference}", {"flops_per_byte": flops_per_byte([signature])}
+    found = cards.choose(told, target.arch, [language], facts) if target.kind == "cuda" else []
+    texts = [f"### {card.title}\n\n{card.text}" for card in found]
+    return "\n\n".join(text for i, text in enumerate(texts) if not i or sum(map(len, texts[: i + 1])) <= _ADVICE_CHARS)
 
 
 def format_of(language: Language) -> str:

@@ -46,7 +46,7 @@ class Card:
     def particular(self, facts: Mapping[str, float]) -> int:
         """Return how much the card asks for, and how many of its conditions are known to hold."""
         known = sum(condition.split()[0] in facts for condition in self.when)
-        return known + bool(self.architectures) + bool(self.example)
+        return known + bool(self.tasks) + bool(self.architectures) + bool(self.example)
 
     @property
     def source(self) -> str:
@@ -56,7 +56,7 @@ class Card:
 
 def choose(task: str, arch: str, languages: Sequence[str], facts: Mapping[str, float]) -> list[Card]:
     """Return the cards that apply, the most particular first."""
-    found = [card for card in _cards() if card.applies(task, arch, languages, facts)]
+    found = [card for card in every() if card.applies(task, arch, languages, facts)]
     return sorted(found, key=lambda card: -card.particular(facts))[:MOST]
 
 
@@ -66,7 +66,8 @@ def _holds(condition: str, facts: Mapping[str, float]) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _cards() -> tuple[Card, ...]:
+def every() -> tuple[Card, ...]:
+    """Return all cards, by name."""
     return tuple(_read(path) for path in sorted(Path(__file__).parent.glob("*.md")))
 
 

@@ -264,8 +264,8 @@ def _cards(past: Past, begin: Attempt | None, room: _Room) -> list[dict[str, Any
     """Return the cards that apply, with the first example that fits whole and is not what is begun from."""
     evidence = begin.build.evidence if begin and begin.build else None
     facts = evidence.facts if evidence else {}
-    if "flops_per_byte" not in facts and (work := [flops_per_byte(s) for s in past.known.signatures]):
-        facts = {**facts, "flops_per_byte": math.exp(sum(math.log(max(w, 1e-3)) for w in work) / len(work))}
+    if past.known.signatures:
+        facts = {"flops_per_byte": flops_per_byte(past.known.signatures)} | dict(facts)
     told = f"{past.task.name} {past.task.family} {past.task.reference}"
     shown: list[dict[str, Any]] = []
     for card in cards.choose(told, past.target.arch, past.languages, facts):

@@ -85,6 +85,14 @@ def test_a_bundled_task_begins_with_its_own_kernel(executors: Executors) -> None
     assert (found.start.source, found.start.note) == (found.facts.seeds["cpp"], "")
 
 
+def test_for_a_gpu_it_says_what_is_known_to_help(executors: Executors) -> None:
+    found = task_interface("softmax", Place(device="replay"), "cuda", executors)
+    assert found.advice.startswith("### One pass over scores: online softmax")
+    assert "### Memory-bound" in found.advice
+    assert len(found.advice) <= 2_000
+    assert not task_interface("softmax", Place(device="cpu"), "cpp", executors).advice
+
+
 @pytest.mark.parametrize("language", ["cpp", "cuda", "triton", "python"])
 def test_a_format_has_rules_and_an_example(language: str) -> None:
     text = format_of(language)  # pyright: ignore[reportArgumentType]
