@@ -128,12 +128,12 @@ def seedless() -> Iterator[Row]:
 
 def models() -> Iterator[Row]:
     """Whole models with the kernels of their first three lines, judged by `apply` and in a plain process."""
-    for row in load("models_h100.json")["rows"]:
+    for device, row in ((d, r) for d in ("h100", "h200") for r in load(f"models_{d}.json")["rows"]):
         applied, plain = row["optimize"]["applied"], row["plain"].get("pairs", {})
         kept = sum(k["kept"] for k in applied["kernels"])
         arms = {a: f["ms"] for a, f in row["plain"].get("arms", {}).items() if a.startswith("model")}
         yield (
-            row["model"],
+            f"{row['model']}, {device.upper()}",
             f"{kept} of {len(row['optimize']['lines'])}",
             _times(applied["over_eager"]),
             _times(applied["over_compile"]),

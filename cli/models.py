@@ -68,6 +68,18 @@ def resume_model(name: str, events: str | None, output: Output) -> int:
     return _drive(lambda _: resume_model_search(name), "resume", events, output)
 
 
+def show_model(name: str, output: Output) -> int:
+    """Show what a model's search came to so far."""
+    from forewarp.report.documents import OptimizeModelDocument
+    from forewarp.report.model_tables import render_optimize
+    from forewarp.tools.optimize_model import resume_model_search
+
+    with resume_model_search(name) as search:
+        document = OptimizeModelDocument(command="show", **dict(search.result()))
+    output.show(document, lambda console: render_optimize(document, console, full=output.verbose))
+    return exits.OK
+
+
 def _drive(
     opened: Callable[[Callable[[str], None]], AbstractContextManager[ModelSearch]],
     command: str,

@@ -125,13 +125,18 @@ def show(
     out: Annotated[Path | None, Parameter(help="Also write the run's files into this folder.")] = None,
     output: Output = PLAIN,
 ) -> int:
-    """Show what a run came to so far; works while it runs, too."""
+    """Show what a run, or a model's search, came to so far; works while it runs, too."""
     from forewarp.cli import running
     from forewarp.report import artifacts
     from forewarp.report.documents import SearchDocument
     from forewarp.tools import session
+    from forewarp.tools.optimize_model import is_model_search
     from forewarp.tools.run_report import RunRecord, report, standing
 
+    if is_model_search(run):
+        from forewarp.cli.models import show_model
+
+        return show_model(run, output)
     with session.existing_archive(Place(archive=archive and str(archive)), run) as opened:
         status, reason = standing(opened.run(run))
         told = report(opened, run).model_copy(update={"status": status, "reason": reason})

@@ -41,6 +41,8 @@ LEAST = 2
 """Measurements of a line's search: one, and one that confirms it."""
 WHOLE, WHOLE_AT_LEAST = 3, 1
 """Judgements whose seconds are kept for judging the whole: under torch.compile takes longer, and may be left out."""
+LATE = 0.5
+"""Part of a judgement's seconds that a search may take beyond its share, until what it measures is finished."""
 _SECONDS: Mapping[Currency, str] = {"wall_s": "--deadline", "device_s": "--max-gpu-seconds"}
 
 
@@ -231,8 +233,8 @@ class ModelSearch:
     def _free(self, currency: Currency, searched: int, judged: int) -> float:
         """Return the seconds for so many searches, of what is left beside so many kernels to judge, and the whole."""
         left, each = self._left(currency), self._judgement(currency)
-        ample = left - (judged + WHOLE) * each
-        return ample if ample >= searched * each else left - (judged + WHOLE_AT_LEAST) * each
+        ample, least = (left - (judged + whole + LATE) * each for whole in (WHOLE, WHOLE_AT_LEAST))
+        return ample if ample >= searched * each else least
 
     def _affords_judgements(self, number: int) -> bool:
         return all(self._left(c) >= number * self._judgement(c) for c in self._capped())

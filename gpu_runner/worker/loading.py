@@ -17,6 +17,8 @@ def load_problem(job: TaskJob, workload: Workload, weight_seed: int) -> Problem:
     try:
         loaded = _load(job, workload, weight_seed)
     except ModuleNotFoundError as e:
+        if e.name is None:  # a package's own words, such as of a module of its own
+            raise ReferenceFailed(f"what the reference imports cannot be: {e}") from e
         raise ReferenceFailed(
             f"the reference imports the package {e.name}, which {sys.executable} does not have; install it there, "
             "or pass --python PATH of an environment that has it"

@@ -247,6 +247,10 @@ class TestBlame:
         with pytest.raises(ReferenceFailed, match="imports the package no_such_package"):
             describe(f"import no_such_package\n{RANDOM}", SHAPE)
 
+    def test_what_a_package_says_of_itself_is_shown(self) -> None:
+        with pytest.raises(ReferenceFailed, match="its requirements are not there"):
+            describe(f"raise ModuleNotFoundError('its requirements are not there')\n{RANDOM}", SHAPE)
+
 
 class TestWithoutAGpu:
     """References for a CUDA target where torch sees none."""

@@ -30,7 +30,7 @@ def request(model: Path, top: int, **budget: float) -> OptimizeModelRequest:
     return OptimizeModelRequest(search=search, top=top)
 
 
-def test_one_budget_is_shared_by_what_each_line_should_gain(tmp_path: Path) -> None:
+def test_one_budget_is_shared_by_what_each_line_should_gain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = tmp_path / "small.py"
     model.write_text(TEXT)
     small = open_model_search(request(model, 2, measurements=7), tmp_path / "too_small")
@@ -55,6 +55,8 @@ def test_one_budget_is_shared_by_what_each_line_should_gain(tmp_path: Path) -> N
     with resume_model_search(str(tmp_path / "out")) as again:
         assert again.result().status == "interrupted"
         assert again.result().budget.spent.measurements == 0
+    assert main(["show", str(tmp_path / "out"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == "interrupted"
     with pytest.raises(UsageError, match="holds no model's search"), resume_model_search("w-000000"):
         pass
 
@@ -70,12 +72,12 @@ def test_seconds_are_kept_for_judging_by_what_judging_the_model_alone_took(tmp_p
         assert each > 0
         assert search.result().budget.spent.measurements == 1
         assert [line.why_none for line in search.record.lines] == [""] * 3
-        budget = Amounts(wall_s=search.spent().wall_s + 5.5 * each)
+        budget = Amounts(wall_s=search.spent().wall_s + 6 * each)
         tight = search.record.request.search.model_copy(update={"budget": budget})
         search.record = search.record.model_copy(
             update={"request": search.record.request.model_copy(update={"search": tight})}
         )
-        # Two are judged, then the whole: that leaves two and a half for two searches, and less than none for three.
+        # Two are judged, then the whole: that leaves two and a half for two searches, and one and a half for three.
         assert [search._affords(lines) for lines in (1, 2, 3)] == [True, True, False]
 
 
