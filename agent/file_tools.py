@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_ai import RunContext
 
 from forewarp.agent.base import BaseConversation
-from forewarp.agent.edits import FileEdits
+from forewarp.agent.edits import FileEdits, difference
 from forewarp.agent.files import lines_with, list_files, read_lines, readable_file, shown
 from forewarp.agent.history import refuse_left_out
 from forewarp.agent.shell import ConfinedShell
@@ -22,8 +22,6 @@ from forewarp.tools.wording import counted
 MAX_FILES = 200
 MAX_LINES_FOUND = 100
 MAX_OUTPUT = 8000
-MAX_COMPARED = 50_000
-"""Characters of the longest text whose changed lines are counted."""
 MAX_READ = 32_000
 """Characters of a file that are read at once, and at most as many as the model's room has tokens."""
 
@@ -105,12 +103,10 @@ class FileTools:
             return replaced(text, old, new, path)
 
         edit = await self._edits.write(context.tool_call_id or "", "edit_file", path, change)
-        before, after, said = edit.before or "", edit.after, f"edited {shown(self._folder, edit.path)}"
-        if len(after) < MAX_COMPARED:
-            changes = list(difflib.ndiff(before.splitlines(), after.splitlines()))
-            plus, minus = (sum(c.startswith(sign) for c in changes) for sign in "+-")
-            said += f": {counted(plus, 'line')} in place of {minus}"
-        return {"summary": said}
+        name = shown(self._folder, edit.path)
+        changes = difference(edit.before or "", edit.after, name).split("\n")[2:]  # without the names
+        plus, minus = (sum(c.startswith(sign) for c in changes) for sign in "+-")
+        return {"summary": f"edited {name}: {counted(plus, 'line')} in place of {minus}"}
 
     async def write_file(self, context: Context, path: str, text: str) -> ToolOutput:
         """Write a whole text file of the working folder.

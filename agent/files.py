@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO
 
 from forewarp.core.errors import UsageError
+from forewarp.tools.sources import named_sources
 
 GENERATED = frozenset(["__pycache__", "build", "dist", "node_modules", "site-packages", "target", "venv", "wandb"])
 """Names of folders with generated or installed files, which listings leave out."""
@@ -25,6 +26,8 @@ SECRET_FILES = (
     *(".env*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.tfstate"),
     *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", ".netrc", "_netrc", ".npmrc", ".yarnrc*", ".pypirc", ".pgpass"),
     *(".my.cnf", ".htpasswd", ".dockercfg", ".git-credentials", "*credentials", "*credentials.*", "secrets.*"),
+    *("*.gpg", "*.asc", "*.age", "*.ovpn", "*_rsa", "*.tfvars", "*.tfvars.json", "*.env.*", ".flaskenv", "secret.*"),
+    *("kaggle.json", "auth.json", ".vault-token", ".boto", ".s3cfg", ".condarc", ".terraformrc", "pip.conf"),
     *("service-account*.json", "service_account*.json", "token", "*.token", "kubeconfig", "shadow", "gshadow"),
     *(".bash_history", ".zsh_history", ".python_history"),
 )
@@ -37,12 +40,12 @@ MOST_OF_ONE, MOST_OF_ALL = 64_000, 200_000
 """Characters of one mentioned file, and of all mentioned files of a prompt."""
 
 LISTING_S = 5.0
-"""Seconds that looking through the files of a folder may take."""
+"""Seconds that looking through the files of a folder may take, or through the lines of a file."""
 
 MOST_SEARCHED = 2 << 20
 """Bytes of the largest file in which lines are looked for."""
 
-_LONGEST_LINE = 8000
+_LONGEST_LINE, _LONGEST_PATTERN = 8000, 200
 _MOST_LINKS = 40
 _MENTION = re.compile(r'(?<![\w@.])@(?:"([^"\n]+)"|([^\s"@]+))')
 _TEXT_SUFFIXES = (
@@ -55,7 +58,12 @@ _PUNCTUATION = ".,:;!?)]}'"
 def inside(folder: Path, path: str | Path) -> Path:
     """Return a path below the working folder as an absolute one; raises `UsageError` for one outside of it."""
     root = folder.resolve()
-    found = (root / Path(path).expanduser()).resolve()
+    try:
+        found = (root / Path(path).expanduser()).resolve()
+        found.is_symlink()  # a name that is too long is seen here only
+    except (OSError, ValueError, RuntimeError) as e:
+        why = getattr(e, "strerror", None) or e
+        raise UsageError(f"{str(path)[:200]!r} cannot be opened: {why}", hint="list_files lists the files") from None
     if not found.is_relative_to(root):
         raise UsageError(
             f"{path} is outside of the working folder {root}", hint="copy it there, or start forewarp in its folder"
@@ -95,6 +103,8 @@ def secret(path: Path) -> str:
     *folders, name = (part.lower() for part in path.parts)
     if path.parts[:2] == ("/", "proc"):
         return "/proc/"
+    if name == "config" and folders[-1:] == [".git"]:
+        return ".git/config"  # addresses of remotes may hold a token
     held = next((f"{part}/" for part in folders if part in SECRET_FOLDERS), "")
     return held or next((pattern for pattern in SECRET_FILES if fnmatchcase(name, pattern)), "")
 
@@ -108,7 +118,7 @@ def refuse_task_secrets(folder: Path, path: Path) -> None:
         readable_file(folder, root / name)
     for seed in sorted((root / "seeds").glob("*")):
         readable_file(folder, seed)
-    for source in _kernelbot_sources(root / "task.yml"):
+    for source in named_sources(root / "task.yml"):
         refuse_secrets(root / source, f"{source} of {root / 'task.yml'}")
 
 
@@ -145,10 +155,12 @@ def read_lines(path: Path, name: str, first: int, most: int) -> FilePart:
     Raises `UsageError` for what is no text file. Nothing that comes after these lines is read.
     """
     kept: list[str] = []
-    size, number = 0, 0
+    size, number, until = 0, 0, time.monotonic() + LISTING_S
     with open_regular(path, name) as file:
         for number, line in enumerate(iter(lambda: file.readline(MOST_SEARCHED), b""), 1):
             if number < first:
+                if time.monotonic() > until:
+                    raise UsageError(f"looking for line {first} of {name} takes too long", hint="name an earlier line")
                 continue
             text = _decoded(line, name)
             text = text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]} … {len(text)} characters\n"
@@ -188,8 +200,10 @@ def _decoded(content: bytes, name: str) -> str:
 
 def lines_with(folder: Path, words: Sequence[str], pattern: str, most: int) -> list[str]:
     """Return at most `most` lines that contain one of the words, in lower case, as `path:line: text`."""
-    found: list[str] = []
+    found, until = list[str](), time.monotonic() + 2 * LISTING_S
     for name in list_files(folder, pattern, 10_000):
+        if time.monotonic() > until:
+            break
         path = folder / name
         try:
             text = read_whole(path, MOST_SEARCHED)
@@ -211,24 +225,32 @@ def list_files(folder: Path, pattern: str, most: int) -> list[str]:
     """
     if ".." in Path(pattern).parts or Path(pattern).is_absolute():
         raise UsageError(f"{pattern} leaves the working folder", hint="name what is below it")
-    if "\0" in pattern or not pattern.strip():
-        raise UsageError("there is no such pattern", hint="such as *.py or **/*.cu")
+    pattern = re.sub(r"(\*\*/)+", "**/", pattern)
+    if "\0" in pattern or not pattern.strip() or len(pattern) > _LONGEST_PATTERN or pattern.count("**") > 1:
+        # With two of them, the time grows with the square of the number of folders, and nothing can stop it.
+        raise UsageError("there is no such pattern", hint="such as *.py or **/*.cu, with ** once")
     root, found, until = folder.resolve(), list[str](), time.monotonic() + LISTING_S
-    for path in root.glob(pattern):
-        if time.monotonic() > until:
-            break
-        parts = path.relative_to(root).parts
-        if any(p.startswith(".") or p in GENERATED for p in parts) or not path.is_file():
-            continue
-        try:
-            target = readable_file(root, path).relative_to(root)
-        except UsageError:
-            continue
-        if not any(part.startswith(".") for part in target.parts):
-            found.append(str(Path(*parts)))
-        if len(found) >= most:
-            break
+    try:
+        for path in root.glob(pattern):
+            if time.monotonic() > until or len(found) >= most:
+                break
+            name = _listed(root, path)
+            found += [name] if name else []
+    except (OSError, ValueError) as e:
+        raise UsageError(f"{pattern!r} is no pattern: {e}", hint="such as *.py or **/*.cu") from None
     return sorted(found)
+
+
+def _listed(root: Path, path: Path) -> str:
+    """Return a file of a listing as seen from the folder, "" for one that is left out."""
+    parts = path.relative_to(root).parts
+    if any(p.startswith(".") or p in GENERATED for p in parts) or not path.is_file():
+        return ""
+    try:
+        target = readable_file(root, path).relative_to(root)
+    except UsageError:
+        return ""
+    return "" if any(part.startswith(".") for part in target.parts) else str(Path(*parts))
 
 
 def with_mentioned_files(text: str, folder: Path) -> str:
@@ -281,20 +303,6 @@ def _content(path: Path, name: str) -> str:
             hint="leave the @ out: the model reads such a file in parts with read_file",
         )
     return content
-
-
-def _kernelbot_sources(path: Path) -> Iterator[str]:
-    """Yield the files that KernelBot's `task.yml` names; a malformed one is reported where it is loaded."""
-    import yaml
-
-    try:
-        table: Any = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
-    except (OSError, ValueError, yaml.YAMLError):
-        return
-    entries = cast("dict[str, Any]", table).get("files") if isinstance(table, dict) else None
-    for entry in cast("list[Any]", entries) if isinstance(entries, list) else []:
-        if isinstance(entry, dict):
-            yield str(cast("dict[str, Any]", entry).get("source", ""))
 
 
 def _link_targets(path: Path) -> Iterator[Path]:

@@ -8,9 +8,11 @@ import tomllib
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 from forewarp.core.errors import CandidateError, ForewarpError, TaskError
 from forewarp.core.languages import KERNEL_SUFFIXES
+from forewarp.gpu_runner.formats import kernelbot
 from forewarp.gpu_runner.formats.candidate import MAX_SOURCE_BYTES
 
 MAX_INPUTS_BYTES = 1 << 30
@@ -95,3 +97,14 @@ def _problem_of(path: Path, limit: int) -> str | None:
     if not stat.S_ISREG(found.st_mode):
         return "is no regular file"
     return f"has {found.st_size} bytes; at most {limit} are allowed" if found.st_size > limit else None
+
+
+def named_sources(path: Path) -> list[str]:
+    """Return the files that KernelBot's `task.yml` names; [] for a malformed one: whoever loads it says so."""
+    try:
+        table: Any = kernelbot.read_yaml(path) if path.is_file() else None
+    except TaskError:
+        return []
+    entries = cast("dict[str, Any]", table).get("files") if isinstance(table, dict) else None
+    listed = cast("list[Any]", entries) if isinstance(entries, list) else []
+    return [str(cast("dict[str, Any]", e).get("source", "")) for e in listed if isinstance(e, dict)]

@@ -15,6 +15,8 @@ NAME = "task.yml"
 SUBMISSION = "@SUBMISSION@"
 FUNCTIONS = ("generate_input", "ref_kernel", "check_implementation")
 MAX_WORKLOADS = 256
+_MOST_VALUES = 100_000
+"""Values in a task.yml, counted as often as aliases repeat them."""
 
 
 def load(path: Path) -> Task:
@@ -49,17 +51,30 @@ def load(path: Path) -> Task:
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> Any:
+    """Return what a YAML file holds; raises `TaskError` for what is none, and for aliases that grow without bounds."""
     try:
         import yaml
     except ImportError:
         raise TaskError(f"{path} cannot be read without PyYAML", hint="pip install pyyaml") from None
     try:
-        table = yaml.safe_load(path.read_text())
+        table = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as e:
         raise TaskError(f"{path} cannot be read: {e}", hint="pass a folder with a task.yml") from None
-    except yaml.YAMLError as e:
+    except (yaml.YAMLError, RecursionError) as e:
         raise TaskError(f"{path} is not valid YAML: {e}", hint="check indentation, colons and quotes there") from None
+    waiting = [table]
+    for _ in range(_MOST_VALUES):
+        if not waiting:
+            return table
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            waiting += cast("dict[Any, Any]", value).values() if isinstance(value, dict) else cast("list[Any]", value)
+    raise TaskError(f"{path} holds more than {_MOST_VALUES:,} values", hint="write out what its aliases (*name) repeat")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    table = read_yaml(path)
     if not isinstance(table, dict):
         raise TaskError(f"{path} must be a mapping with files, lang, config and benchmarks")
     found = cast("dict[str, Any]", table)

@@ -13,11 +13,21 @@ from support.scripted_model import Call, scripted
 
 from forewarp.agent.conversation import Conversation
 from forewarp.agent.events import ApprovalAsked, ApprovalReply, ConversationEvent, Failed, SettingChanged, ToolReturned
-from forewarp.agent.files import SECRET_FILES, SECRET_FOLDERS, secret, with_mentioned_files
+from forewarp.agent.files import (
+    SECRET_FILES,
+    SECRET_FOLDERS,
+    list_files,
+    read_lines,
+    readable_file,
+    refuse_task_secrets,
+    secret,
+    with_mentioned_files,
+)
 from forewarp.agent.settings import Settings
 from forewarp.cli import headless
 from forewarp.cli.options import Output
-from forewarp.core.errors import UsageError
+from forewarp.core.errors import TaskError, UsageError
+from forewarp.gpu_runner.formats import kernelbot
 from forewarp.tools.parts import Place
 
 SECRET = "AWS_SECRET = 'hunter2'\n"
@@ -25,6 +35,16 @@ SECRET = "AWS_SECRET = 'hunter2'\n"
 SECRETS = [
     *(".env", ".env.local", ".ENV", "prod.env", "server.pem", "tls/private.key", "id_rsa", "id_ed25519.bak"),
     *(".netrc", ".npmrc", ".pypirc", ".git-credentials", "credentials", "gcp_credentials.json", "secrets.toml"),
+    *(
+        "kaggle.json",
+        "auth.json",
+        ".vault-token",
+        "prod.tfvars",
+        "pip.conf",
+        ".git/config",
+        "deploy_rsa",
+        "prod.env.bak",
+    ),
     *(".ssh/config", ".aws/config", "home/.kube/config", ".docker/config.json", "secrets/db.txt", "token"),
 ]
 OPEN = ["kernel.cu", "tokenizer.py", "environment.yml", "keys.py", "monkey.py", "proc/k.cpp", ".clang-format", "key.md"]
@@ -285,6 +305,43 @@ async def test_what_is_no_file_is_neither_read_nor_written(talk: Make, folder: P
     os.mkfifo(folder / "pipe")
     events = await turn(talk(("read_file", {"path": "pipe"}), ("write_file", {"path": "pipe", "text": "x"})), "yes")
     assert all("is no file" in r["error"] for r in results(events))
+
+
+@pytest.mark.parametrize(
+    "path", ["~nosuchuser/x", "a\0b", "a" * 5000, "\ud800x"], ids=["user", "NUL", "long", "surrogate"]
+)
+def test_what_can_be_no_path_is_refused(folder: Path, path: str) -> None:
+    with pytest.raises(UsageError, match=r"cannot be opened"):
+        readable_file(folder, path)
+
+
+@pytest.mark.parametrize("pattern", ["**/a/**/b", "a" * 5000, "**a", "x/../../y"])
+def test_patterns_that_take_for_ever_or_are_none_are_refused(folder: Path, pattern: str) -> None:
+    with pytest.raises(UsageError, match=r"pattern|leaves"):
+        list_files(folder, pattern, 10)
+
+
+def test_repeated_stars_find_what_one_finds(folder: Path) -> None:
+    place = folder / "/".join("abcdefgh")
+    place.mkdir(parents=True)
+    (place / "k.py").touch()
+    assert list_files(folder, "**/" * 12 + "k.py", 10) == ["a/b/c/d/e/f/g/h/k.py"]
+
+
+def test_a_line_that_lies_too_far_is_not_looked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forewarp.agent.files.LISTING_S", 0.05)
+    with (folder / "sparse").open("wb") as file:
+        file.truncate(1 << 38)
+    with pytest.raises(UsageError, match="takes too long"):
+        read_lines(folder / "sparse", "sparse", 10**9, 1000)
+
+
+def test_aliases_of_a_task_file_do_not_grow_without_bounds(folder: Path) -> None:
+    lists = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9))
+    (folder / "task.yml").write_text(f"a0: &a0 [x, x]\n{lists}files:\n- {{name: x, source: *a8}}\n")
+    refuse_task_secrets(folder, folder / "task.yml")
+    with pytest.raises(TaskError, match="more than 100,000 values"):
+        kernelbot.load(folder / "task.yml")
 
 
 async def test_what_is_no_text_is_not_sent_to_the_model(talk: Make, folder: Path) -> None:
