@@ -42,6 +42,8 @@ KEPT, PIECE = 0.25, 0.4
 LONGEST_PROMPT, LONGEST_ANSWER, LONGEST_CALL = 4000, 1500, 300
 """Characters of a prompt, an answer, and a call in what is summarised; its result, or an edit, has three times that."""
 
+SUMMED_UP = "What happened so far, summed up:\n\n"
+LATEST = "\n\nThe user's latest words, which you work on:\n\n"
 GOES_ON = "I go on from there."
 
 
@@ -92,7 +94,7 @@ async def summarised(
     finally:
         turn(None)
     latest = _latest_prompt(old) if not any(map(_is_prompt, kept)) else ""
-    told = "\n\n".join([f"What happened so far, summed up:\n\n{summary}", *([latest] if latest else [])])
+    told = f"{SUMMED_UP}{summary}{LATEST + latest if latest else ''}"
     between: list[ModelMessage] = (
         [] if kept and isinstance(kept[0], ModelResponse) else [ModelResponse([TextPart(GOES_ON)])]
     )
@@ -120,10 +122,12 @@ def _is_large(message: ModelMessage, characters: int) -> bool:
 
 
 def _latest_prompt(old: Sequence[ModelMessage]) -> str:
+    """Return the user's last words; of a summary, those that stand at its end."""
     for message in reversed(old):
         for part in message.parts:
             if isinstance(part, UserPromptPart) and isinstance(part.content, str):
-                return f"The user's latest words, which you work on:\n\n{trim(part.content, LONGEST_PROMPT)}"
+                text = part.content
+                return trim(text.partition(LATEST)[2] if text.startswith(SUMMED_UP) else text, LONGEST_PROMPT)
     return ""
 
 
@@ -132,6 +136,8 @@ def told_lines(message: ModelMessage) -> list[str]:
     lines: list[str] = []
     for part in message.parts:
         match part:
+            case UserPromptPart(content=str(text)) if text.startswith(SUMMED_UP):
+                lines += text.removeprefix(SUMMED_UP).partition(LATEST)[0].splitlines()
             case UserPromptPart(content=str(text)):
                 lines.append(f"User: {trim(text, LONGEST_PROMPT)}")
             case TextPart(content=text) if text.strip():

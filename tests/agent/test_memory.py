@@ -140,3 +140,12 @@ def test_a_summary_is_made_from_the_lines_that_an_edit_changed() -> None:
     assert line.startswith("You called edit_file: --- toy.py")
     assert "-x = 1\n+x = 2" in line
     assert len(line) < 1000
+
+
+async def test_what_was_summed_up_before_is_summed_up_once_more_as_it_stands(tmp_path: Path) -> None:
+    reader = Reader(60, sums_up=False)
+    events = await turn(opened(tmp_path, reader, context=CONTEXT), "Read all files of toy, please.")
+    assert sum(isinstance(e, Compacted) for e in events) > 1
+    told = str(reader.last[0].parts[0].content)  # type: ignore[union-attr]
+    assert told.count("summed up") == 1
+    assert told.count("Read all files of toy, please.") == 2  # in the outline, and as the words to work on
