@@ -27,7 +27,7 @@ from forewarp.tools.parts import Place
 
 SLOW = """\
 #include <unistd.h>
-extern "C" void softmax(const float* x, float* y, long rows, long cols) { sleep(60); }
+extern "C" void softmax(const float* x, float* y, int rows, int cols) { sleep(60); }
 """
 
 
