@@ -108,7 +108,8 @@ def become_nobody(folders: Sequence[str], reads: Sequence[str]) -> None:
 
 
 def _reachable_by_all(path: Path) -> bool:
-    return all(p.stat().st_mode & 0o001 for p in (path, *path.parents) if p.is_dir())
+    ways = (p for p in (path, *path.parents) if p.exists())
+    return all(p.stat().st_mode & (0o001 if p.is_dir() else 0o004) for p in ways)
 
 
 def _set_capabilities(mask: int) -> None:
