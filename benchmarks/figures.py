@@ -927,12 +927,13 @@ def busy() -> Iterator[Row]:
             same, more = by_kind[False, beside], by_kind.get((True, beside))
             n, covered = same["measurements"], same["covered"]["count"] / same["measurements"]
             slower = more["slower"]["count"] / more["measurements"] if more else 0.0
+            wrong = _told(same) / n
             yield (
                 f"{device}, quiet"
                 if not beside
                 else f"beside {beside} busy {'process' if beside == 1 else 'processes'}",
                 str(n),
-                _marked(f"{_told_apart(same):.1%}", met=_told_apart(same) <= 0.01),
+                _marked(f"{wrong:.1%}", met=wrong <= 0.01),
                 _marked(f"{covered:.1%}", met=0.93 <= covered <= 0.97),
                 f"{same['half_width']:.2%}",
                 f"{same['sd']:.2%}" + (f" ({same['sd_by_means']:.2%})" if device == "CPU" else ""),
@@ -940,10 +941,6 @@ def busy() -> Iterator[Row]:
                 if more
                 else "",
             )
-
-
-def _told_apart(same: dict[str, Any]) -> float:
-    return _told(same) / same["measurements"]
 
 
 def _told(same: dict[str, Any]) -> int:

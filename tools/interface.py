@@ -6,13 +6,12 @@ from pydantic import Field
 
 from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.core.protocols import Executor
-from forewarp.core.roofline import flops_per_byte
 from forewarp.core.values import AskedGradients, Language, Signature, Target, Task, TensorSpec
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import c_types
 from forewarp.gpu_runner.formats.skeleton import PlanNames, skeleton
-from forewarp.prompts import cards
 from forewarp.prompts.render import render
+from forewarp.search.proposers.advice import cards_for
 from forewarp.tools import describe
 from forewarp.tools import session as sessions
 from forewarp.tools.describe import TaskFacts
@@ -134,8 +133,7 @@ def start_of(task: Task, signature: Signature, language: Language) -> Start:
 
 
 def _advice(task: Task, signature: Signature, target: Target, language: Language) -> str:
-    told, facts = f"{task.name} {task.family} {task.reference}", {"flops_per_byte": flops_per_byte([signature])}
-    found = cards.choose(told, target.arch, [language], facts) if target.kind == "cuda" else []
+    found = cards_for(task, target, [language], [signature], {}) if target.kind == "cuda" else []
     texts = [f"### {card.title}\n\n{card.text}" for card in found]
     return "\n\n".join(text for i, text in enumerate(texts) if not i or sum(map(len, texts[: i + 1])) <= _ADVICE_CHARS)
 

@@ -15,7 +15,7 @@ _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE = 2, 4, 8, 4096, 0x4000, 1 << 18
 _DETACH = 2
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 OLD_ROOT = "/.old"
-"""Where the root of before lies while another takes its place."""
+"""Mount point of the former root while the new one is filled."""
 
 
 def own_view_of_processes() -> None:

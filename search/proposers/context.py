@@ -10,11 +10,10 @@ import math
 from typing import Any
 
 from forewarp.core.protocols import Attempt
-from forewarp.core.roofline import flops_per_byte
 from forewarp.core.values import Forecast, KernelPlan, Measurement
-from forewarp.prompts import cards
 from forewarp.prompts.render import render
 from forewarp.search.proposers import diagnosis
+from forewarp.search.proposers.advice import cards_for
 from forewarp.search.proposers.operators import Directive, is_uneven
 from forewarp.search.proposers.past import Past, source_of, works
 from forewarp.search.proposers.recorded import Archived
@@ -264,11 +263,8 @@ def _cards(past: Past, begin: Attempt | None, room: _Room) -> list[dict[str, Any
     """Return the cards that apply, with the first example that fits whole and is not what is begun from."""
     evidence = begin.build.evidence if begin and begin.build else None
     facts = evidence.facts if evidence else {}
-    if past.known.signatures:
-        facts = {"flops_per_byte": flops_per_byte(past.known.signatures)} | dict(facts)
-    told = f"{past.task.name} {past.task.family} {past.task.reference}"
     shown: list[dict[str, Any]] = []
-    for card in cards.choose(told, past.target.arch, past.languages, facts):
+    for card in cards_for(past.task, past.target, past.languages, past.known.signatures, facts):
         source = card.source
         fits = 0 < len(source) <= room.left and not any(c["source"] for c in shown) and begin is None
         shown.append({"title": card.title, "text": card.text, "source": room.take(source, len(source)) if fits else ""})
