@@ -8,12 +8,12 @@
 
 `--triton` compares what Triton kernels of `tasks/` and `pool/` compile to in two environments, without a GPU.
 
-Each round starts new servers for both sides and times every case once, as `forewarp gate check` with two Pythons does.
+Each round has new processes of both sides and times every case once, as `forewarp gate check` with two Pythons does.
 Cases of one task follow one another, as the gate times them. The rounds of a case on one machine, in order, are cut
 into runs: a run ends where the gate would have decided, or given up. All cases of a kind are one family, and so many
-gates have been run as each of them has runs. Equal cases are bundled seeds as they are and with their second
-configuration (on the CPU device, whose seeds take too long, kernels of `planted.py`); planted ones are kernels of
-`planted.py` whose loop runs 3 % longer in the new environment.
+gates have been run as each of them has runs. Equal cases are bundled seeds in a few configurations (on the CPU device,
+whose seeds take too long, kernels of `planted.py`); planted ones are kernels of `planted.py` whose loop runs 3 % longer
+in the new environment.
 """
 
 from __future__ import annotations
@@ -46,9 +46,12 @@ from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools.gate_rounds import shuffled_by_task
 
 RESULT = Path(__file__).parent / "results" / "gate_cpu.json"
-MORE = {200: 206, 300: 309, 400: 412}
-"""Repeats per element of the planted kernels, and 3 % more."""
-TILES = {"cpu": range(2, 16, 2), "cuda": range(16384, 73728, 8192)}
+TILES = {"cpu": range(2, 16, 2), "cuda": range(12288, 73728, 8192)}
+EQUAL = {"cross_entropy": "llama3", "topk_gate": "mixtral", "rmsnorm": "odd", "softmax": "attention"}
+"""Shapes of the tasks whose seeds are the equal kernels on a GPU, where each takes 0.1 to 0.5 ms. The softmax in Triton
+runs at another speed in each process."""
+SETTINGS = 3
+"""Configurations of each seed, its own and others."""
 THRESHOLD = 0.02
 SIMULATED = {
     "normal": lambda rng, n: rng.standard_normal(n),
@@ -56,6 +59,9 @@ SIMULATED = {
     "one round in ten 5 times as far off": lambda rng, n: rng.standard_normal(n) * (1 + 4 * (rng.random(n) < 0.1)),
     "log-normal": lambda rng, n: (rng.lognormal(0, 0.75, n) - math.exp(0.28125)) / 1.1496,
     "log-normal, turned round": lambda rng, n: (math.exp(0.28125) - rng.lognormal(0, 0.75, n)) / 1.1496,
+    "each process one of two speeds": lambda rng, n: (
+        0.1 * rng.standard_normal(n) + math.sqrt(2 - 0.02) * (rng.integers(0, 2, n) - rng.integers(0, 2, n))
+    ),
 }
 """Noise of a round with standard deviation 1, but for the outliers."""
 
@@ -75,13 +81,13 @@ def cases(device: str, count: int, slowed: int, folder: Path) -> list[Case]:
     made = [
         (f"work {work}, {tiles} tiles", planted.task(folder, tiles), (work, more))
         for tiles in TILES[device]
-        for work, more in MORE.items()
+        for work, more in planted.THREE_PERCENT.items()
     ]
     slower = [Case(n, True, t, tuple(planted.kernel(device, work=w) for w in both)) for n, t, both in made]  # pyright: ignore[reportArgumentType]
     if device == "cpu":
         equal = [replace(c, planted=False, kernels=(c.kernels[0], c.kernels[0])) for c in slower]
     else:
-        equal = in_order(list(_bundled(device)), random.Random(0))
+        equal = list(_bundled())
     return equal[:count] + slower[:slowed]
 
 
@@ -90,28 +96,27 @@ def in_order(chosen: Sequence[Case], order: random.Random) -> list[Case]:
     return shuffled_by_task(chosen, lambda case: case.task.sha256, order)
 
 
-def _bundled(device: str) -> Iterator[Case]:
-    for name in tasks.bundled():
+def _bundled() -> Iterator[Case]:
+    for name, shape in EQUAL.items():
         task = tasks.load(name)
-        workload = task.workloads[device][0]  # pyright: ignore[reportArgumentType]
-        alone = replace(task.without_seeds(), workloads={device: (workload,)})  # pyright: ignore[reportArgumentType]
-        for seed in task.seeds:
-            if seed.language in languages_on(device):  # pyright: ignore[reportArgumentType]
-                for kernel in (seed, _second(seed)):
-                    about = ", ".join(f"{k} {v}" for k, v in kernel.tunables.items() if v != seed.tunables[k])
-                    said = f"{name} {workload.name} {seed.language} {about}".strip()
-                    yield Case(said, False, alone, (kernel, kernel))
+        workload = next(w for w in task.workloads["cuda"] if w.name == shape)
+        alone = replace(task.without_seeds(), workloads={"cuda": (workload,)})
+        seeds = [(seed, _settings(seed)) for seed in task.seeds if seed.language in languages_on("cuda")]
+        for number in range(SETTINGS):
+            for seed, settings in seeds:
+                about = ", ".join(f"{k} {v}" for k, v in settings[number].items() if v != seed.tunables[k])
+                kernel = replace(seed, tunables=settings[number])
+                yield Case(f"{name} {shape} {seed.language} {about}".strip(), False, alone, (kernel, kernel))
 
 
-def _second(seed: Candidate) -> Candidate:
-    """Return a seed with its last tunable as it comes second."""
-    found = (c for c in plan.parse(seed).combinations() if c != seed.tunables)
-    return replace(seed, tunables=next(found))
+def _settings(seed: Candidate) -> list[dict[str, int]]:
+    """Return a seed's own configuration, and others."""
+    return [dict(seed.tunables), *(c for c in plan.parse(seed).combinations() if c != seed.tunables)]
 
 
-def machine() -> dict[str, Any]:
-    """Return what tells this machine from others: processor or GPU, its number, versions, and when."""
-    about = {k: provenance()[k] for k in ("date", "gpu", "versions")}
+def machine(commit: str) -> dict[str, Any]:
+    """Return what tells this machine from others: processor or GPU, its number, versions, commit, and when."""
+    about = {k: provenance()[k] for k in ("date", "gpu", "platform", "versions")} | {"version": commit}
     query = [
         "nvidia-smi",
         "--query-gpu=uuid",
@@ -128,9 +133,9 @@ def measured(device: str, counts: tuple[int, int], pythons: tuple[str, str], fir
     """Yield one ratio after another, round after round without end."""
     with tempfile.TemporaryDirectory() as folder:
         chosen = cases(device, *counts, Path(folder))
-        for number in range(first, sys.maxsize):
-            pair = AlternatingExecutors(devices.choose(device), pythons)
-            try:
+        pair = AlternatingExecutors(devices.choose(device), pythons)
+        try:
+            for number in range(first, sys.maxsize):
                 order = random.Random(number)
                 for case in in_order(chosen, order):
                     subjects = [
@@ -148,8 +153,9 @@ def measured(device: str, counts: tuple[int, int], pythons: tuple[str, str], fir
                         "us": [w.candidate_median_s * 1e6 for w in found.old.workloads],
                         "seconds": round(time.monotonic() - begun, 2),
                     }
-            finally:
-                pair.close()
+                pair.renew()
+        finally:
+            pair.close()
 
 
 def runs_of(ratios: Sequence[float], tests: int) -> list[dict[str, Any]]:
@@ -298,6 +304,7 @@ def main() -> None:
     parser.add_argument("--planted", type=int, default=20, help="cases with 3 %% more work")
     parser.add_argument("--python", nargs=2, default=[sys.executable] * 2, metavar=("OLD", "NEW"))
     parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--commit", default="", help="commit of forewarp, to be kept with the rounds")
     parser.add_argument("--table", type=Path, nargs="+", help="join result files in --out, and measure nothing")
     parser.add_argument("--simulate", action="store_true", help="simulate the verdicts instead of measuring")
     parser.add_argument("--triton", metavar="TARGET", help="compare machine code of Triton kernels")
@@ -314,7 +321,7 @@ def main() -> None:
     kept: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {}
     rows: list[dict[str, Any]] = kept.get("rounds", [])
     machines: list[dict[str, Any]] = kept.get("machines", [])
-    here = machine()
+    here = machine(args.commit)
     number = next((n for n, m in enumerate(machines) if m | {"date": ""} == here | {"date": ""}), len(machines))
     machines += [here] if number == len(machines) else []
     about = {"device": args.device, "threshold": THRESHOLD, "machines": machines}

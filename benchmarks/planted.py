@@ -12,7 +12,9 @@ from forewarp.core.values import Candidate, Task, Workload
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
 
-WORK = (0, 50, 100, 200, 201, 202, 203, 204, 206, 210, 300, 309, 400, 412)
+THREE_PERCENT = {work: work * 103 // 100 for work in range(200, 1400, 100)}
+"""Repeats per element, and 3 % more."""
+WORK = tuple(sorted({0, 50, 100, 201, 202, 203, 204, 210, *THREE_PERCENT, *THREE_PERCENT.values()}))
 EXTRA = (0, 5, 10, 15, 20, 50)
 
 _REFERENCE = """

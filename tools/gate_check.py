@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -332,10 +333,14 @@ def _heed_times(state: _State, timed: TimedKernel) -> None:
     for name, found in timed.shapes().items():
         verdict: GateVerdict = (found and found.verdict) or "too noisy"
         interval = found and Interval(ratio=found.ratio, low=found.low, high=found.high)
-        rounds = len(timed.log_ratios(name))
-        state.shapes.append(GateShape(name=name, verdict=verdict, ratio=interval, rounds=rounds))
+        ratios = timed.log_ratios(name)
+        state.shapes.append(GateShape(name=name, verdict=verdict, ratio=interval, rounds=len(ratios)))
         said = f"{wording.slower(interval)} " if interval else ""
-        state.say(verdict, f"{name}: {said}after {wording.counted(rounds, 'round')}")
+        said += f"after {wording.counted(len(ratios), 'round')}"
+        if interval and verdict == "too noisy":
+            least, most = (100 * math.expm1(end(ratios)) for end in (min, max))
+            said += f", single ones from {least:+.2g} to {most:+.2g} %: new processes run it at other speeds"
+        state.say(verdict, f"{name}: {said}")
 
 
 def _summary(rows: Sequence[GateRow], *, interrupted: bool) -> str:

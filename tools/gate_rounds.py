@@ -150,8 +150,7 @@ class PairedRounds:
                 for number in range(1, ROUNDS[-1] + 1):
                     left = [k for k in self.kernels if k.is_open() and number not in k.rounds]
                     if left and number > 1:
-                        pair.close()
-                        pair = AlternatingExecutors(target, self.pythons, index=index)
+                        pair.renew()
                     order = random.Random(f"{journal.path.name} {number}")
                     in_order = shuffled_by_task(left, lambda kernel: kernel.task.sha256, order)
                     for place, kernel in enumerate(in_order, 1):

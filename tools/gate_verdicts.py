@@ -21,8 +21,11 @@ OPEN: Final = ("too noisy", "not compared")
 """Verdicts that say nothing of the kernel."""
 ALARM_ERROR: Final = 0.05
 """Chance that any shape of any kernel is called slower, or faster, where its times differ by the threshold at most."""
-ROUNDS: Final = (4, 6, 9, 13, 19)
-"""Numbers of rounds after which a shape may be decided."""
+ROUNDS: Final = (2, 3, 4, 6, 9, 13, 19)
+"""Numbers of rounds after which a shape may be called the same."""
+ALARM_ROUNDS: Final = ROUNDS[3:]
+"""Those after which it may be called slower or faster: a process may draw one of two speeds, and few rounds all draw
+the same."""
 CARD_SPREAD: Final = 0.0442
 """Distance (log-ratio) within which 95 % of the shapes came out again on another GPU of the same kind, or another day.
 
@@ -48,22 +51,23 @@ def judge(log_ratios: Sequence[float], threshold: float, tests: int) -> PairedRa
 
     The interval is Student's over the rounds, so that it holds what differs from process to process. `slower` and
     `faster` are said where a one-sided interval lies beyond the threshold, at a level that leaves `ALARM_ERROR` for all
-    tests and all looks together (Bonferroni); `same` where it lies within, at a level for this shape's looks alone:
-    each `same` stands for its own kernel. Between looks, nothing is decided. Raises ValueError below two rounds.
+    tests and all of `ALARM_ROUNDS` together (Bonferroni); `same` where it lies within, at a level for this shape's
+    looks alone: each `same` stands for its own kernel. Between looks, nothing is decided. Raises ValueError below two
+    rounds.
     """
     n = len(log_ratios)
     centre, error = fmean(log_ratios), stdev(log_ratios) / math.sqrt(n)
     beyond, within, shown = (
-        error * _quantile(1 - p, n - 1) for p in (ALARM_ERROR / (tests * len(ROUNDS)), ALARM_ERROR / len(ROUNDS), 0.025)
+        error * _quantile(1 - p, n - 1)
+        for p in (ALARM_ERROR / (tests * len(ALARM_ROUNDS)), ALARM_ERROR / len(ROUNDS), 0.025)
     )
     margin, verdict = math.log1p(threshold), None
-    if n in ROUNDS:
-        if centre - beyond > margin:
-            verdict = "slower"
-        elif centre + beyond < -margin:
-            verdict = "faster"
-        elif abs(centre) + within <= margin:
-            verdict = "same"
+    if n in ALARM_ROUNDS and centre - beyond > margin:
+        verdict = "slower"
+    elif n in ALARM_ROUNDS and centre + beyond < -margin:
+        verdict = "faster"
+    elif n in ROUNDS and abs(centre) + within <= margin:
+        verdict = "same"
     return PairedRatio(math.exp(centre), math.exp(centre - shown), math.exp(centre + shown), verdict)
 
 

@@ -113,18 +113,36 @@ class PairedMeasurement:
 
 
 class AlternatingExecutors:
-    """A new server in each of two environments, for one measurement of each of several kernels.
+    """A server in each of two environments, for rounds of one measurement of each of several kernels.
 
-    What differs from process to process, such as where memory lies, differs between two of these.
+    `renew` begins a round: what differs from process to process, such as where memory lies, is drawn anew.
     """
 
     def __init__(self, target: Target, pythons: tuple[str, str], *, cache: Path | None = None, index: int = 0) -> None:
         """`pythons` are the interpreters, the old one first; for `cache` and `index` see `LocalExecutor`."""
         self._sides = [_Side(number) for number in range(2)]
-        self._executors = [
-            LocalExecutor(target, limits=limits(target.kind), python=python, cache=cache, index=index, turn=side)
-            for python, side in zip(pythons, self._sides, strict=True)
-        ]
+
+        def executors() -> list[LocalExecutor]:
+            most = limits(target.kind)
+            return [
+                LocalExecutor(target, limits=most, python=python, cache=cache, index=index, turn=side)
+                for python, side in zip(pythons, self._sides, strict=True)
+            ]
+
+        self._make, self._executors = executors, executors()
+
+    def renew(self) -> None:
+        """Have the next measurements made by new processes.
+
+        On a CPU by new servers, too, since a fork lies in memory as its server does; what a GPU's memory is, a process
+        learns when it opens the device.
+        """
+        if self._executors[0].target.kind == "cuda":
+            for executor in self._executors:
+                executor.end_processes()
+        else:
+            self.close()
+            self._executors = self._make()
 
     def probe(self) -> list[dict[str, str]]:
         """Return the versions in both environments, starting their servers; raises `DeviceError` for lack of torch."""

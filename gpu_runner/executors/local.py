@@ -391,6 +391,11 @@ class LocalExecutor:
             with self._device:
                 self._launcher.open(task.sha256, self._limits.measure_s)
 
+    def end_processes(self) -> None:
+        """End the processes that have the GPU open; the next measurement starts others."""
+        with self._device:
+            self._launcher.close()
+
     def held(self) -> contextlib.AbstractContextManager[None]:
         """Hold the device against other processes."""
         return exclusive_device(self._locks, self._target, self._visible)
@@ -420,8 +425,7 @@ class LocalExecutor:
         """End the worker and all its children, also while other threads measure: they get a `WorkerError`."""
         self._worker.close()
         self._checker.close()
-        with self._device:
-            self._launcher.close()
+        self.end_processes()
 
 
 def _kernel(candidate: Candidate, build: Build) -> BuiltKernel:

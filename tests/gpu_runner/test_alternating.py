@@ -151,3 +151,13 @@ def test_a_kernel_that_never_takes_its_turn_holds_up_nobody(pair: AlternatingExe
     subjects = [Subject(broken, pair.compile(task, broken)[0]), Subject(kernel, pair.compile(task, kernel)[1])]
     found = pair.measure(task, subjects, first=0)
     assert (found.old.status, found.new.status) == ("compile_error", "ok")
+
+
+@pytest.mark.slow
+def test_a_new_round_has_new_processes(pair: AlternatingExecutors) -> None:
+    before = [executor.probe() for executor in pair._executors]
+    pair.renew()
+    assert [executor.probe() for executor in pair._executors] == before
+    task, kernel = small_task(), cpp()
+    subjects = [Subject(kernel, build) for build in pair.compile(task, kernel)]
+    assert pair.measure(task, subjects, first=1).log_ratios.keys() == {"even", "odd"}

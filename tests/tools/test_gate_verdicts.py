@@ -13,6 +13,7 @@ import pytest
 from forewarp.tools.gate_lock import LockedForecast, LockedLaunch, LockedMeasurement, LockedShape
 from forewarp.tools.gate_verdicts import (
     ALARM_ERROR,
+    ALARM_ROUNDS,
     CARD_SPREAD,
     ROUNDS,
     differences,
@@ -132,7 +133,7 @@ def rounds(slower: float, n: int, sd: float = 0.001, seed: int = 0) -> list[floa
     ("slower", "verdict"), [(0.0, "same"), (0.05, "slower"), (-0.05, "faster"), (0.01, "same"), (-0.01, "same")]
 )
 def test_precise_rounds_decide(slower: float, verdict: str) -> None:
-    found = judge(rounds(slower, ROUNDS[2]), 0.02, 20)
+    found = judge(rounds(slower, ALARM_ROUNDS[1]), 0.02, 20)
     assert found.verdict == verdict
     assert found.low < 1 + slower < found.high or abs(found.ratio - 1 - slower) < 0.002
 
@@ -145,12 +146,15 @@ def test_noisy_rounds_decide_nothing() -> None:
 def test_nothing_is_decided_between_looks() -> None:
     found = rounds(0.05, ROUNDS[-1], sd=1e-4)
     decided = [n for n in range(2, ROUNDS[-1] + 1) if judge(found[:n], 0.02, 20).verdict is not None]
+    assert decided == list(ALARM_ROUNDS)
+    equal = rounds(0.0, ROUNDS[-1], sd=1e-4)
+    decided = [n for n in range(2, ROUNDS[-1] + 1) if judge(equal[:n], 0.02, 20).verdict is not None]
     assert decided == list(ROUNDS)
 
 
 def test_more_kernels_ask_more_of_an_alarm_and_not_of_same() -> None:
     # Chosen so that the one-sided bound for one test lies above the threshold, and that for 20 tests below.
-    found = [math.log(r) for r in (1.0285, 1.0335, 1.0385, 1.0335)]
+    found = [math.log(r) for r in (1.0235, 1.0335, 1.0435, 1.0335, 1.0285, 1.0385)]
     assert judge(found, 0.02, 1).verdict == "slower"
     assert judge(found, 0.02, 20).verdict is None
     equal = [math.log(r) for r in (0.997, 1.003, 0.999, 1.001)]
@@ -158,7 +162,7 @@ def test_more_kernels_ask_more_of_an_alarm_and_not_of_same() -> None:
 
 
 def test_the_threshold_is_the_users() -> None:
-    found = rounds(0.05, ROUNDS[2])
+    found = rounds(0.05, ALARM_ROUNDS[0])
     assert judge(found, 0.10, 1).verdict == "same"
     assert judge(found, 0.02, 1).verdict == "slower"
 
@@ -167,7 +171,13 @@ def test_false_alarms_keep_their_bound_at_the_threshold_itself() -> None:
     """Twenty kernels, each slower by just the threshold: any alarm at all in at most one gate of twenty."""
     rng, gates, alarms = random.Random(1), 150, 0
     for _ in range(gates):
-        kernels = [[MARGIN + rng.gauss(0, 0.002) for _ in range(ROUNDS[2])] for _ in range(20)]
-        alarms += any(judge(k[:n], 0.02, 20).verdict == "slower" for k in kernels for n in ROUNDS[:3])
+        kernels = [[MARGIN + rng.gauss(0, 0.002) for _ in range(ALARM_ROUNDS[2])] for _ in range(20)]
+        alarms += any(judge(k[:n], 0.02, 20).verdict == "slower" for k in kernels for n in ALARM_ROUNDS[:3])
     # 5 % of 150, and three standard deviations of chance.
     assert alarms <= ALARM_ERROR * gates + 3 * math.sqrt(ALARM_ERROR * gates)
+
+
+def test_a_kernel_with_one_of_two_speeds_is_not_called_slower_because_few_rounds_drew_alike() -> None:
+    """New processes that all drew the slow one, and old ones the fast one, three times over."""
+    unlucky = [math.log(r) for r in (1.0399, 1.04, 1.0401)]
+    assert judge(unlucky, 0.02, 20).verdict is None
