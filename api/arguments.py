@@ -29,8 +29,8 @@ class Where(TypedDict, total=False):
     """Rarely needed arguments that all verbs take.
 
     `pool` is a Parquet file or folder of recorded measurements for device "replay", `archive` the archive's file,
-    `python` a Python that has the torch to measure with, `executor` the machines to measure on ("local", "ssh:HOST",
-    "ray", "ray:ADDRESS"), `card` the card to take where these have several ("h200"), `executors` keeps devices warm
+    `python` a Python that has the torch to measure with, `executor` the machine to measure on ("local", "ssh:HOST"),
+    `card` the card to take where these have several ("h200"), `executors` keeps devices warm
     between calls.
     """
 

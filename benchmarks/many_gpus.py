@@ -1,18 +1,15 @@
 """What several GPUs are worth: kernels a minute, run-to-run spread beside busy neighbours, and whether cards agree.
 
-    python benchmarks/many_gpus.py --device cuda --gpus 1 2 4 --executor local --executor ray --out many_gpus.json
-    python benchmarks/many_gpus.py --device cpu --gpus 1 --executor local --tasks softmax --kernels 3 --out /tmp/m.json
+    python benchmarks/many_gpus.py --device cuda --gpus 1 2 4 --out many_gpus.json
+    python benchmarks/many_gpus.py --device cpu --gpus 1 --tasks softmax --kernels 3 --out /tmp/m.json
 
 `scaling`: the same kernels, compiled before, on 1, 2, … GPUs, in the same order; kernels per minute, and the ratio to
-one GPU of the same executor. `compiling` is the time for all of them, from an empty cache in the first row of an
-executor, with the threads of `forewarp measure`. `open_s` are the seconds to open the devices, `not_measuring_s` those
-of a measurement that are not the measuring's own, `waiting_bytes` the memory (PSS) of the processes that wait.
+one GPU. `compiling` is the time for all of them, from an empty cache in the first row, with the threads of `forewarp
+measure`. `open_s` are the seconds to open the devices, `not_measuring_s` those of a measurement that are not the
+measuring's own, `waiting_bytes` the memory (PSS) of the processes that wait.
 `spread`: a few kernels several times on each card, with all others idle (`alone`) and with all busy with the same
 (`together`): the coefficient of variation of the speed-up over the runs of a kernel on a card, and how far the cards'
 mean speed-ups of a kernel are apart.
-
-Ray, where it is asked for, is started by this script on this machine; `--nodes N` starts N nodes, for a dry run without
-GPUs.
 """
 
 from __future__ import annotations
@@ -42,7 +39,6 @@ from forewarp.gpu_runner.executors.several import SeveralExecutor
 from forewarp.gpu_runner.formats import plan
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.pipeline import compile_threads
-from forewarp.gpu_runner.remote import over_ray
 
 Item = tuple[Task, Candidate]
 Built = tuple[Task, Candidate, Build]
@@ -111,29 +107,24 @@ def measured(executor: Executor, built: Sequence[Built], clock: Clock) -> tuple[
 
 
 @contextmanager
-def opened(how: str, device: str, count: int, address: str) -> Iterator[tuple[Executor, float]]:
+def opened(device: str, count: int) -> Iterator[tuple[Executor, float]]:
     """Open `count` devices, and tell how long the first answer took."""
     start = time.perf_counter()
-    if how == "ray":
-        executor: Executor = over_ray.open_ray(address, device, python=sys.executable, most=count)
-    else:
-        parts = [LocalExecutor(devices.choose(device), index=i) for i in range(count)]
-        with ThreadPoolExecutor(count) as pool:
-            list(pool.map(LocalExecutor.probe, parts))
-        executor = parts[0] if count == 1 else SeveralExecutor(parts)
+    parts = [LocalExecutor(devices.choose(device), index=i) for i in range(count)]
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(LocalExecutor.probe, parts))
+    executor = parts[0] if count == 1 else SeveralExecutor(parts)
     try:
         yield executor, time.perf_counter() - start
     finally:
         executor.close()
 
 
-def scaling(
-    how: str, items: Sequence[Item], args: argparse.Namespace, address: str, clock: Clock
-) -> Iterator[dict[str, Any]]:
+def scaling(items: Sequence[Item], args: argparse.Namespace, clock: Clock) -> Iterator[dict[str, Any]]:
     """Measure the same kernels on more and more devices."""
     one = 0.0
     for count in args.gpus:
-        with opened(how, args.device, count, address) as (executor, open_s):
+        with opened(args.device, count) as (executor, open_s):
             built, compile_s = compiled(executor, items)
             idle = waiting_bytes()
             # What a device does once, such as starting its launcher, is no part of the rate.
@@ -144,7 +135,6 @@ def scaling(
             rate = 60 * len(found) / seconds
             one = rate if count == min(args.gpus) else one
             row = {
-                "executor": how,
                 "devices": executor.devices,
                 "kernels": len(found),
                 "ok": len(ok),
@@ -157,9 +147,7 @@ def scaling(
                 "waiting_bytes": idle,
                 "speedups": {f"{t.name} {c.short}": m.speedup for (m, _), (t, c, _) in zip(found, built, strict=False)},
             }
-            say(
-                f"{how} on {count}: {rate:.1f} kernels/min, {row['times_one'] or 0:.2f} × one, opened in {open_s:.1f} s"
-            )
+            say(f"{count}: {rate:.1f} kernels/min, {row['times_one'] or 0:.2f} × one, opened in {open_s:.1f} s")
             yield row
         if clock.left < 0:
             return
@@ -223,7 +211,7 @@ def spread_table(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def waiting_bytes() -> int:
-    """Return the memory of all processes that this one started, Ray's among them: PSS, in bytes."""
+    """Return the memory of all processes that this one started: PSS, in bytes."""
     total = 0
     for pid in processes.below(os.getpid()):
         with suppress(OSError, ValueError):
@@ -232,59 +220,31 @@ def waiting_bytes() -> int:
     return total
 
 
-@contextmanager
-def cluster(args: argparse.Namespace, how: str) -> Iterator[tuple[str, float]]:
-    """Start Ray on this machine, where it is asked for; yield its address and the seconds that it took."""
-    if how != "ray":
-        yield "", 0.0
-        return
-    from ray.cluster_utils import Cluster
-
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    start = time.perf_counter()
-    own: dict[str, Any] = {"object_store_memory": 128 << 20, "include_dashboard": False}
-    if args.device != "cpu":
-        own |= {"num_gpus": max(args.gpus), "num_cpus": os.cpu_count()}
-    made = Cluster(initialize_head=True, head_node_args=own | ({"num_cpus": 0} if args.nodes else {}))
-    for _ in range(args.nodes):
-        made.add_node(num_cpus=1, **own)
-    try:
-        yield made.address, time.perf_counter() - start
-    finally:
-        made.shutdown()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
-    parser.add_argument("--executor", action="append", choices=("local", "ray"))
     parser.add_argument("--gpus", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--tasks", nargs="+", default=["softmax", "rmsnorm", "cross_entropy", "layernorm_gelu"])
     parser.add_argument("--kernels", type=int, default=48)
     parser.add_argument("--spread-kernels", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=4)
-    parser.add_argument("--nodes", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=330.0)
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    args.executor = args.executor or ["local"]
     clock = Clock(args.seconds)
     document: dict[str, Any] = {"device": devices.choose(args.device).name, "scaling": [], "problems": []}
     items = chosen(args.tasks, args.device, args.kernels)
     say(f"{len(items)} kernels of {', '.join(args.tasks)}")
     work = tempfile.mkdtemp()
-    for how in args.executor:
-        # Set before Ray starts, whose processes inherit it.
-        os.environ["FOREWARP_CACHE"] = f"{work}/{how}"
-        try:
-            with cluster(args, how) as (address, start_s):
-                for row in scaling(how, items, args, address, clock):
-                    document["scaling"].append(row | {"cluster_start_s": start_s})
-                    write(args.out, document)
-        except Exception as e:
-            # What was measured by then is worth keeping; the reason is in the file.
-            document["problems"].append(f"{how}: {type(e).__name__}: {e}")
-            say(document["problems"][-1])
+    os.environ["FOREWARP_CACHE"] = work
+    try:
+        for row in scaling(items, args, clock):
+            document["scaling"].append(row)
+            write(args.out, document)
+    except Exception as e:
+        # What was measured by then is worth keeping; the reason is in the file.
+        document["problems"].append(f"{type(e).__name__}: {e}")
+        say(document["problems"][-1])
     if args.repeats > 1:
         rows = spread(items, args, clock)
         document |= {"spread": spread_table(rows), "spread_rows": rows}

@@ -227,7 +227,7 @@ paid for work that it does not do. You, your account, the installed packages, th
 | command line | you: flags, files that you name, `--unprotected` | the code in these files: confined | `test_task_confinement.py`, `test_least.py` |
 | suites | you: which folder | each task and kernel in it, as above; a task decides what is right and nothing else | `test_task_confinement.py` |
 | searches | you: caps | text of a model: data, then a candidate as any other; logs: data without control characters | `tests/search`, row 45 |
-| Ray and ssh workers | the far machine and its account: with tasks, kernels and what it reports | what runs there: confined by that machine, which refuses by itself; only its own environment insists | `tests/gpu_runner/remote`, `test_least.py` |
+| machines over ssh | the far machine and its account: with tasks, kernels and what it reports | what runs there: confined by that machine, which refuses by itself; only its own environment insists | `tests/gpu_runner/remote`, `test_least.py` |
 | measuring, in all of them | the judge's clock and the controller's statistics | the candidate: no clock, no expected value, no verdict; the task: no time | `tests/cheats`, table below |
 | protections | the kernel's word, tried on the spot | a setting that was made and not tried | `test_protections.py` |
 
@@ -241,7 +241,7 @@ Strangers' code is run only where these are in force, each tried in the process 
 files, no private files, no network, no signals to other processes, no memory of other processes, time and file limits**
 (`LEAST` in `gpu_runner/worker/least.py`). Elsewhere measuring, compiling, describing and validating are refused with the
 names of what is missing; `forewarp doctor` says which, and what to change. To run it all the same, pass `--unprotected`,
-or set `FOREWARP_UNPROTECTED=1` where the code runs: in the environment of an MCP server or of a machine over ssh or Ray.
+or set `FOREWARP_UNPROTECTED=1` where the code runs: in the environment of an MCP server or of a machine over ssh.
 Every protection that can be had is taken then, too. The result says that you insisted, and what was missing.
 """  # noqa: E501
 

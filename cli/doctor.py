@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,8 +122,7 @@ def examine(place: Place) -> Iterator[DoctorCheck]:
         yield from _nvrtc()
     else:
         try:
-            kind, _, rest = place.executor.partition(":")
-            yield from _cluster(rest) if kind == "ray" else _machine(place)
+            yield _machine(place)
         except (DeviceError, UsageError, WorkerError) as e:
             costs = f"nothing can be measured with --executor {place.executor}; {e.hint}"
             yield _check(MACHINES, None, costs, missing=e.message)
@@ -192,31 +190,8 @@ def _nvrtc() -> Iterator[DoctorCheck]:
     yield _check("NVRTC", nvrtc.version(), f"CUDA kernels cannot be compiled: {INSTALL}")
 
 
-def _cluster(address: str) -> Iterator[DoctorCheck]:
-    from forewarp.gpu_runner.remote.over_ray import look
-    from forewarp.tools.wording import counted
-
-    nodes, free = look(address)
-    total: Counter[str] = Counter()
-    for node in nodes:
-        total.update(node.cards)
-        cards = ", ".join(f"{count} {card}" for card, count in sorted(node.cards.items()))
-        yield _check(f"node {node.address}", f"{cards or 'no GPU'}, {counted(node.cores, 'core')}")
-    for card, count in sorted(total.items()):
-        # Ray counts what is free by card where nodes are tagged, and by GPU elsewhere.
-        left = free.get(f"gpu:{card}", free.get("GPU", 0.0) if len(total) == 1 else None)
-        yield _check(
-            f"card {card}", f"{count}, free ones not told by card" if left is None else f"{left:.0f} of {count} free"
-        )
-    cores = sum(n.cores for n in nodes)
-    there = f"{counted(len(nodes), 'node')}, {counted(sum(total.values()), 'GPU')}"
-    said = f"{there}, {free.get('CPU', 0.0):.0f} of {counted(cores, 'core')} free"
-    costs = "nothing can be measured there: no node has a GPU or a core to give"
-    yield _check(MACHINES, said if total or cores else None, costs, missing=said)
-
-
-def _machine(place: Place) -> Iterator[DoctorCheck]:
-    from forewarp.gpu_runner.remote.opening import open_remote
+def _machine(place: Place) -> DoctorCheck:
+    from forewarp.gpu_runner.remote.over_ssh import open_remote
 
     start = time.perf_counter()
     executor = open_remote(place.executor, place.device, place.python)
@@ -225,7 +200,7 @@ def _machine(place: Place) -> Iterator[DoctorCheck]:
         said = f"{executor.devices} × {executor.target.name}, {executor.compilers} cores, ready in {seconds:.1f} s"
     finally:
         executor.close()
-    yield _check(MACHINES, said)
+    return _check(MACHINES, said)
 
 
 def _keys() -> Iterator[DoctorCheck]:

@@ -39,7 +39,7 @@ class PlaceOptions:
 
     Attributes:
         device: auto (cuda, else cpu), cuda, cuda:N, cuda:all (several kernels at once), cpu; replay looks up a pool.
-        executor: Machines to measure on: local, ssh:HOST, ray, or ray:ADDRESS of a Ray cluster's head.
+        executor: Machines to measure on: local, or ssh:HOST.
         pool: Parquet file or folder of recorded measurements, for --device replay; left out, those of forewarp.
         archive: Archive file; $FOREWARP_ARCHIVE, else one in your data folder.
         python: Python that has the torch to measure with; the one that runs forewarp if left out, python3 over ssh.

@@ -21,7 +21,7 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["
 ROOMS = sorted(p.parent.name for p in ROOT.glob("*/__init__.py"))
 # Distributions of modules that need not be installed where the tests run.
 KNOWN = {
-    **{"torch": "torch", "triton": "triton", "pynvml": "nvidia-ml-py", "ray": "ray", "lightgbm": "lightgbm"},
+    **{"torch": "torch", "triton": "triton", "pynvml": "nvidia-ml-py", "lightgbm": "lightgbm"},
     **{"trl": "trl", "peft": "peft", "transformers": "transformers", "datasets": "datasets", "yaml": "pyyaml"},
     **{"sklearn": "scikit-learn", "pydantic_ai": "pydantic-ai-slim"},
 }
@@ -74,7 +74,7 @@ def distributions(module: str) -> set[str]:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_everything_that_the_product_imports_is_declared(room: str) -> None:
-    extras = {"gpu_runner": ("gpu", "ray"), "inspection": ("gpu",), "training": ("gpu", "train")}.get(room, ())
+    extras = {"gpu_runner": ("gpu",), "inspection": ("gpu",), "training": ("gpu", "train")}.get(room, ())
     # Elsewhere torch is asked for its version only, and only where it is there.
     may = declared(*extras) | {"torch", "triton"}
     undeclared = {m: p for m, p in imported(ROOT / room).items() if not distributions(m) & may}
@@ -83,7 +83,7 @@ def test_everything_that_the_product_imports_is_declared(room: str) -> None:
 
 @pytest.mark.parametrize("folder", ["tests", "benchmarks", "examples"])
 def test_everything_that_tests_and_benchmarks_import_is_declared(folder: str) -> None:
-    may = declared("gpu", "train", "ray", "dev")
+    may = declared("gpu", "train", "dev")
     assert {m: p for m, p in imported(ROOT / folder).items() if not distributions(m) & may} == {}
 
 

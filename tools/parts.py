@@ -65,8 +65,7 @@ class Place(Part):
     )
     executor: str = Field(
         default="local",
-        description="Machines to measure on: local (this one), ssh:HOST, ray (the Ray cluster of this machine) or "
-        "ray:ADDRESS of a cluster's head.",
+        description="Machine to measure on: local (this one) or ssh:HOST.",
     )
     card: str = Field(
         default="",

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -292,7 +292,7 @@ def open_executor(
     if place.pool:
         raise only_for_replay(place)
     if place.executor != "local":
-        from forewarp.gpu_runner.remote.opening import open_remote
+        from forewarp.gpu_runner.remote.over_ssh import open_remote
 
         executor: Executor = open_remote(place.executor, _device_of(place), place.python)
     else:
@@ -313,20 +313,17 @@ def target_of(place: Place) -> Target:
     if place.executor == "local":
         found = devices.choose(device)
     else:
-        from forewarp.gpu_runner.remote import opening
+        from forewarp.gpu_runner.remote.over_ssh import open_remote
 
-        found, _ = opening.extent_of(place.executor, device, place.python)
+        with closing(open_remote(place.executor, device, place.python)) as executor:
+            found = executor.target
     _check_card(place, found)
     return found
 
 
 def _device_of(place: Place) -> str:
-    """Return the device to open for the place's card; on a Ray cluster it names the card, to choose the nodes."""
-    if place.device not in ("auto", "cuda") or not place.card:
-        return place.device
-    if place.card.lower() == "cpu":
-        return "cpu"
-    return f"cuda:{place.card}" if place.executor.partition(":")[0] == "ray" else place.device
+    """Return the device to open for the place's card."""
+    return "cpu" if place.device in ("auto", "cuda") and place.card.lower() == "cpu" else place.device
 
 
 def _check_card(place: Place, target: Target) -> None:

@@ -17,7 +17,7 @@ from forewarp.core.values import Build, Candidate, Measurement, Signature, Targe
 from forewarp.gpu_runner.cache import default_cache
 from forewarp.gpu_runner.remote.far_end.artefacts import Artefacts, pack
 from forewarp.gpu_runner.remote.far_end.link import Link, LinkLost
-from forewarp.gpu_runner.remote.far_end.wire import LOST, Frame
+from forewarp.gpu_runner.remote.far_end.wire import Frame
 
 TRIES: Final = 4
 """Most attempts at one request when its machine is lost each time."""
@@ -149,11 +149,7 @@ class RemoteExecutor:
             raise
         own = m.phases.get("total", 0.0) - build.seconds + sum(lost)
         phases = {**m.phases, "waited": max(0.0, time.monotonic() - begun - own)}
-        return replace(
-            m,
-            phases=phases | ({"lost": sum(lost)} if lost else {}),
-            environment={**m.environment, **frame.head.get("slot", {})},
-        )
+        return replace(m, phases=phases | ({"lost": sum(lost)} if lost else {}))
 
     def validate(self, task: Task, started: Callable[[str], None] = lambda _: None) -> tuple[WorkloadReport, ...]:
         """Validate the task at the far end with null candidates, all its workloads in one request."""
@@ -193,10 +189,7 @@ class RemoteExecutor:
             error = frame.head.get("error")
             if error is None:
                 return frame
-            if error["code"] != LOST:
-                raise self._error(error)
-            lost.append(time.monotonic() - sent)
-            why = error["message"]
+            raise self._error(error)
         if self._closed.is_set():
             message, hint = "the executor was closed while it worked", "nothing is lost: ask for the same again"
         else:

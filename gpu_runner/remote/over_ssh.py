@@ -45,6 +45,14 @@ _ADVICE: Final = (
 """Advice by pattern, matched to the messages of ssh, a shell or the remote Python; the first match counts."""
 
 
+def open_remote(name: str, device: str, python: str | None) -> RemoteExecutor:
+    """Return the executor called "ssh:HOST", as `--executor` takes it; raises `UsageError` for another name."""
+    kind, _, host = name.partition(":")
+    if kind != "ssh":
+        raise UsageError(f"executor {name!r} is unknown", hint="use local, or ssh:HOST for another machine")
+    return open_ssh(host, device, python=python)
+
+
 def open_ssh(host: str, device: str, *, python: str | None = None, cache: Path | None = None) -> RemoteExecutor:
     """Return the executor of a host, as ssh knows it, or of HOST:PORT; ssh's configuration gives user and keys.
 

@@ -73,7 +73,7 @@ def test_the_project_file_names_what_the_package_needs() -> None:
     assert made["requires-python"] == ours["requires-python"]
     needed = {_name(r) for r in made["dependencies"]}
     # What an installation says of itself may be older than the file.
-    extra = {_name(r) for name in ("gpu", "ray", "train") for r in ours["optional-dependencies"][name]}
+    extra = {_name(r) for name in ("gpu", "train") for r in ours["optional-dependencies"][name]}
     assert {"mcp", "numpy", "pydantic"} <= needed
     assert not needed & extra
 

@@ -16,20 +16,16 @@ from forewarp.core import serde
 from forewarp.core.errors import UsageError, WorkerError
 from forewarp.core.protocols import Executor, SeedMaker, Subject
 from forewarp.core.validation import Validator
-from forewarp.core.values import Build, Candidate, Target, Task
+from forewarp.core.values import Build, Candidate, Task
 from forewarp.gpu_runner.cache import default_cache
-from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.executors.several import open_local
 from forewarp.gpu_runner.remote.far_end.artefacts import Artefacts, digest, pack
 from forewarp.gpu_runner.remote.far_end.wire import Frame, Wire, WireAnswer, serve
 
 
 def open_device(body: dict[str, Any]) -> Executor:
-    """Open the device, or only a compiler for a `target` that need not be here."""
-    limits = serde.from_data(Limits, body["limits"]) if body.get("limits") else None
-    if body.get("target"):
-        return LocalExecutor(serde.from_data(Target, body["target"]), limits=limits)
-    return open_local(body["device"], limits=limits)
+    """Open the device that the body of `open` names."""
+    return open_local(body["device"])
 
 
 class Agent:

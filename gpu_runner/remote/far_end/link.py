@@ -36,7 +36,6 @@ class Link:
         command: Sequence[str],
         package: bytes = b"",
         *,
-        environment: Mapping[str, str] | None = None,
         patience_s: float | None = None,
     ) -> None:
         """Start `command`, and give it the `package` if it asks for it; raises `LinkLost`.
@@ -50,7 +49,6 @@ class Link:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                env=dict(environment) if environment is not None else None,
             )
         except OSError as e:
             raise LinkLost(f"{command[0]}: {e.strerror}") from None

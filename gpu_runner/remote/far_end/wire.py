@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO
 
 from forewarp.core.errors import ForewarpError
 
@@ -21,8 +21,6 @@ MAX_LINE = 64 << 20
 MAX_BLOBS = 1 << 30
 READY = b"forewarp-agent ready\n"
 """Line that the far end writes once frames follow; whatever a login shell printed before it is no frame."""
-LOST: Final = "lost"
-"""Code of an error that the far end reports of a machine behind it: nothing of the job is known to have happened."""
 
 WireAnswer = tuple[dict[str, Any], tuple[bytes, ...]]
 """Head of an answer without its "id", and its blobs."""

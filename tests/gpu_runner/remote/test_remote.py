@@ -320,11 +320,9 @@ def test_a_run_whose_agent_is_lost_counts_every_measurement_once(opens: Opens, t
 
 
 def test_names_of_executors() -> None:
-    from forewarp.gpu_runner.remote.opening import open_remote
+    from forewarp.gpu_runner.remote.over_ssh import open_remote
 
     with pytest.raises(UsageError, match="is unknown"):
         open_remote("slurm", "cpu", None)
     with pytest.raises(UsageError, match="names no host"):
         open_remote("ssh:-oProxyCommand=x", "cpu", None)
-    with pytest.raises(UsageError, match="Ray client"):
-        open_remote("ray:ray://head:10001", "cpu", None)
