@@ -3,7 +3,7 @@
     python benchmarks/import_published.py sakana level_1.parquet --out sakana.parquet --noise 5
     python benchmarks/import_published.py kernelbench runs/mine --out mine.parquet --references KernelBench
 
-Recorded forecasts go to a file beside the pool. `forewarp data merge` gives its rows other families and splits and
+Recorded forecasts go to a file beside the pool. `forewarp data export` gives its rows other families and splits and
 refuses splits that leak; `benchmarks/README.md` says what each kind relies on.
 """
 

@@ -15,8 +15,10 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from forewarp.archive.pools import counts, parquet
-from forewarp.archive.pools.counts import DataGroup, PoolCounts
+import pool_counts as counts
+from pool_counts import DataGroup, PoolCounts
+
+from forewarp.archive.pools import parquet
 from forewarp.core.errors import ForewarpError
 
 MARKED = re.compile(r"(<!-- statistics -->\n).*?(<!-- /statistics -->)", re.DOTALL)

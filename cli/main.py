@@ -50,13 +50,9 @@ VERBS = {
 
 GROUPS = {
     "data": (
-        "Pools of measurements as datasets: export, merge, check, count.",
+        "Pools of measurements: write one.",
         {
             "export": ("data:export", "Write the archive's measurements, or those of other pools, as one pool."),
-            "merge": ("data:merge", "Write several pools as one."),
-            "deduplicate": ("data:deduplicate", "Leave out what was measured twice."),
-            "stats": ("data:stats", "Count what pools hold: by operation, language, bin, failure and split."),
-            "check": ("data:check", "Check schema, hashes, splits, and that no text speaks of speed."),
         },
     ),
     "gate": (

@@ -185,7 +185,7 @@ class DoctorDocument(Envelope, title="forewarp doctor --json"):
 
 
 class DataDocument(DataResult, Envelope, title="forewarp data --json"):
-    """Document of `data` and its verbs; `status` is ok, or problems if `check` found some."""
+    """Document of `data export`."""
 
 
 class EvaluateDocument(EvaluateResult, Envelope, title="forewarp evaluate --json"):

@@ -6,10 +6,11 @@ import re
 import tomllib
 from pathlib import Path
 
+import pool_checks
 import pytest
 
 from forewarp.archive import text
-from forewarp.archive.pools import check, splits
+from forewarp.archive.pools import splits
 from forewarp.archive.pools.parquet import read_pool, tasks_of
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan
@@ -25,7 +26,7 @@ _TELLING = re.compile(r"\b(fast|slow|naive|optimi[sz]ed?|speed-?up|baseline|bugg
 def test_the_measurements_are_sound_and_no_split_leaks() -> None:
     files = [f for f in sorted(FOLDER.parent.glob("*.parquet")) if f.stem != "configurations"]
     assert [f.stem for f in files] == sorted(splits.NAMES)
-    assert list(check.check(files, splits.load())) == []
+    assert list(pool_checks.check(files, splits.load())) == []
 
 
 def test_what_comes_with_the_package_is_for_training() -> None:

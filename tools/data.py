@@ -1,56 +1,30 @@
-"""Pools as datasets: export, merge, deduplicate, count and check."""
+"""Write measurements of the archive, or of other pools, as a pool."""
 
 from __future__ import annotations
 
 import math
 import tomllib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from forewarp.archive import dedupe
-from forewarp.archive.pools import check, columns, counts, parquet, splits
-from forewarp.archive.pools.check import keyed
-from forewarp.archive.pools.counts import PoolCounts
+from forewarp.archive.pools import columns, parquet, splits
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import TaskError, UsageError
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools.parts import Part
-from forewarp.tools.requests import (
-    CheckRequest,
-    DeduplicateRequest,
-    Destination,
-    ExportRequest,
-    MergeRequest,
-    Placing,
-    PoolsRequest,
-)
-
-MOST_PROBLEMS = 200
-
-
-class PoolProblem(Part):
-    """One problem of a pool, and its location."""
-
-    kind: str = Field(description="schema, values, hash, split, leak or text.")
-    where: str
-    message: str
+from forewarp.tools.requests import ExportRequest
 
 
 class DataResult(Part):
-    """Result of a command on pools: rows and files written, counts, or problems."""
+    """Result of writing a pool: its rows, and the file."""
 
-    rows: int = Field(description="Rows that were written, or looked at.")
+    rows: int = Field(description="Rows that were written.")
     files: list[str] = Field(default_factory=list[str], description="Files that were written.")
-    left_out: dict[str, int] = Field(default_factory=dict[str, int], description="What was not taken, by reason.")
-    counts: PoolCounts | None = None
-    problems: list[PoolProblem] = Field(default_factory=list[PoolProblem], description=f"The first {MOST_PROBLEMS}.")
-    problem_counts: dict[str, int] = Field(default_factory=dict[str, int], description="All problems, by kind.")
 
 
 def export_data(request: ExportRequest) -> DataResult:
@@ -62,49 +36,6 @@ def export_data(request: ExportRequest) -> DataResult:
     kept = map(_with_features, kept) if request.features else kept
     written = parquet.write_table(_flat_unleaked(kept, with_samples=request.samples), columns.schema(), out)
     return DataResult(rows=written, files=[str(out)])
-
-
-def merge_pools(request: MergeRequest) -> DataResult:
-    """Write several pools as one, assigning families and splits anew."""
-    path = _destination(request)
-    table, families = _placing(request)
-    files = _files(request.pools)
-    rows = (_placed(row, table, families) for file in files for row in parquet.columns_of(file))
-    return DataResult(rows=parquet.write_table(_unleaked(rows), columns.schema(), path), files=[str(path)])
-
-
-def deduplicate(request: DeduplicateRequest) -> DataResult:
-    """Write pools without duplicate kernels, keeping the row with the narrowest interval of each."""
-    path = _destination(request)
-    files = _files(request.pools)
-    chosen = dedupe.choose(row for file in files for row in parquet.columns_of(file, dedupe.COLUMNS))
-    kept = frozenset(chosen.kept)
-    rows = (row for n, row in enumerate(r for file in files for r in parquet.columns_of(file)) if n in kept)
-    written = parquet.write_table(_unleaked(rows), columns.schema(), path)
-    left_out = {"same text": chosen.same_text, "same compiled code": chosen.same_code}
-    return DataResult(rows=written, files=[str(path)], left_out=left_out)
-
-
-def count_pools(request: PoolsRequest) -> DataResult:
-    """Count the rows of pools by task, family, split, language and more."""
-    files = _files(request.pools)
-    found = counts.count(row for file in files for row in parquet.columns_of(file, counts.COLUMNS))
-    return DataResult(rows=found.total.rows, counts=found)
-
-
-def check_pools(request: CheckRequest) -> DataResult:
-    """Check pools for problems with their schema, values, hashes, splits and texts, and for leaks between splits."""
-    files = _files(request.pools)
-    table = splits.load(_path(request.splits) or splits.DEFAULT)
-    shown: list[PoolProblem] = []
-    kinds: Counter[str] = Counter()
-    for problem in check.check(files, table):
-        kinds[problem.kind] += 1
-        if len(shown) < MOST_PROBLEMS:
-            shown.append(PoolProblem(kind=problem.kind, where=problem.where, message=problem.message))
-    readable = [f for f in files if not any(p.kind == "schema" and p.where == f.name for p in shown)]
-    rows = sum(1 for file in readable for _ in parquet.columns_of(file, ("task",)))
-    return DataResult(rows=rows, problems=shown, problem_counts=dict(kinds))
 
 
 def _exported(request: ExportRequest) -> Iterator[RecordedRow]:
@@ -128,25 +59,17 @@ def _exported(request: ExportRequest) -> Iterator[RecordedRow]:
             yield row
 
 
-def _placed(row: dict[str, Any], table: Mapping[str, str], families: Mapping[str, str]) -> dict[str, Any]:
-    family, split = splits.place(row["task"], row["family"], table, families)
-    return row | {"family": family, "split": split}
-
-
-def _flat_unleaked(rows: Iterable[RecordedRow], *, with_samples: bool = False) -> Iterator[dict[str, Any]]:
-    return _unleaked(columns.flat(row, with_samples=with_samples) for row in rows)
-
-
-def _unleaked(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Pass rows on; raise `UsageError` after the last one if any two splits share something."""
+def _flat_unleaked(rows: Iterable[RecordedRow], *, with_samples: bool) -> Iterator[dict[str, Any]]:
+    """Yield rows as columns; raise `UsageError` after the last one if any two splits share something."""
     leaks = splits.Leaks()
     for row in rows:
-        leaks.add(keyed(row))
-        yield row
+        flat = columns.flat(row, with_samples=with_samples)
+        leaks.add(splits.keyed(flat))
+        yield flat
     splits.refuse(leaks.found())
 
 
-def _placing(placing: Placing) -> tuple[dict[str, str], dict[str, str]]:
+def _placing(placing: ExportRequest) -> tuple[dict[str, str], dict[str, str]]:
     """Return the split of each family, and the family of each task that is known by name."""
     table = splits.load(_path(placing.splits) or splits.DEFAULT)
     known = _families(tasks.BUNDLED) | _families(_existing(placing.tasks) if placing.tasks else None)
@@ -180,21 +103,13 @@ def _with_features(row: RecordedRow) -> RecordedRow:
     return replace(row, origin=replace(row.origin, features=written))
 
 
-def _destination(out: Destination) -> Path:
-    path = Path(out.out).expanduser()
+def _destination(request: ExportRequest) -> Path:
+    path = Path(request.out).expanduser()
     if path.suffix != ".parquet":
         raise UsageError(f"{path} is no name for a pool", hint="pass --out with a name that ends in .parquet")
-    return _free(path, overwrite=out.overwrite)
-
-
-def _free(path: Path, *, overwrite: bool) -> Path:
-    if path.exists() and not overwrite:
+    if path.exists() and not request.overwrite:
         raise UsageError(f"{path} is there already", hint="pass --overwrite to replace it, or another --out")
     return path
-
-
-def _files(pools: Sequence[str]) -> list[Path]:
-    return [file for pool in pools for file in parquet.files_of(_existing(pool))]
 
 
 def _existing(path: str) -> Path:

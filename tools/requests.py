@@ -579,52 +579,19 @@ class TrainRequest(Part):
     resume: bool = Field(default=False, description="Go on with the run in `out` from its last checkpoint.")
 
 
-class Destination(Part):
-    """The Parquet file to write."""
+class ExportRequest(Part):
+    """Measurements to write as a pool: from the named pools, else from the archive."""
 
     out: FilePath = Field(description="Parquet file to write.")
     overwrite: bool = Field(default=False, description="Replace the file if it is there already.")
-
-
-class SplitFile(Part):
-    """Splits of the families."""
-
     splits: FilePath | None = Field(
         default=None,
         description="File of families with their splits; forewarp's own, as in pool/splits.toml, if left out.",
     )
-
-
-class Placing(SplitFile):
-    """Sources of the family and the split of each row."""
-
     families: dict[str, str] = Field(
         default_factory=dict[str, str], description="TASK=FAMILY; goes before the one in the task's file."
     )
     tasks: FilePath | None = Field(default=None, description="Folder of task folders, whose task.toml names a family.")
-
-
-class PoolsRequest(Part):
-    """Pools to look at."""
-
-    pools: list[FilePath] = Field(min_length=1, description="Parquet files, or folders of them; taken together.")
-
-
-class CheckRequest(PoolsRequest, SplitFile):
-    """Pools to check, and the splits that their families should have."""
-
-
-class DeduplicateRequest(PoolsRequest, Destination):
-    """Pools to write without duplicates."""
-
-
-class MergeRequest(PoolsRequest, Destination, Placing):
-    """Pools to write as one."""
-
-
-class ExportRequest(Destination, Placing):
-    """Measurements to write: from the named pools, else from the archive."""
-
     pools: list[FilePath] = Field(
         default_factory=list[str], description="Pools to take the rows from; the archive if none is named."
     )

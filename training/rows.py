@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forewarp.archive.pools import columns, parquet, splits
-from forewarp.archive.pools.check import keyed
+from forewarp.archive.pools.splits import keyed
 from forewarp.archive.rows import RecordedRow
 from forewarp.core import bins
 from forewarp.core.errors import UsageError

@@ -10,9 +10,12 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from forewarp.archive import text
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
+from forewarp.core.values import Candidate
 
 DEFAULT = Path(__file__).parent / "splits.toml"
 NAMES = ("train", "validation", "test")
@@ -29,6 +32,19 @@ class Keyed:
     program: str
     text: str
     code: str
+
+
+def keyed(row: Mapping[str, Any]) -> Keyed:
+    """Return the keys by which leaks of a row, given as columns, are found."""
+    return Keyed(
+        split=row["split"],
+        task=row["task"],
+        family=row["family"],
+        task_sha256=row["task_sha256"],
+        program=row["program"],
+        text=text.keys(Candidate(row["source"], row["language"])).text if row["source"].strip() else "",
+        code=row["binary_sha256"],
+    )
 
 
 def load(path: Path = DEFAULT) -> dict[str, str]:

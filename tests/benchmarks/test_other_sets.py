@@ -7,12 +7,13 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pool_checks
 import pytest
 from published_sets import kernel_tuner, kernelbench, makora, sakana
 from published_sets.made import Imported, ImportOptions
 from support import published
 
-from forewarp.archive.pools import check, columns, parquet
+from forewarp.archive.pools import columns, parquet
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
 from forewarp.gpu_runner.formats import task as tasks
@@ -227,5 +228,5 @@ def test_imported_rows_are_a_pool_in_order(tmp_path: Path) -> None:
         makora.read, published.jsonl([{"x": published.makora_program(1), "y": 1.0}], tmp_path / "m.jsonl")
     )
     parquet.write_rows([*rows, *more], tmp_path / "p.parquet")
-    assert list(check.check([tmp_path / "p.parquet"], {})) == []
+    assert list(pool_checks.check([tmp_path / "p.parquet"], {})) == []
     assert parquet.read_pool(tmp_path / "p.parquet") == [*rows, *more]

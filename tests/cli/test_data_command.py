@@ -1,4 +1,4 @@
-"""`forewarp data`: every verb by its command line, and replay of the pools that it writes."""
+"""`forewarp data`: its command line, and replay of the pools that it writes."""
 
 from __future__ import annotations
 
@@ -82,20 +82,6 @@ def test_export_takes_families_from_task_folders(run: Run) -> None:
     assert features["version"] >= 1
     assert set(features) - {"version"} <= set(vector({}, 0, Candidate("", "cpp"), synthetic.TARGET, 1.0))
     assert len(features) > 1
-    assert run("data", "check", "a.parquet")[0] == 0
-
-
-def test_merge_deduplicate_and_count(run: Run, recorded: Recorded) -> None:
-    count = len(read_pool(recorded.pool))
-    assert run("data", "merge", recorded.pool, recorded.pool, "--out", "twice.parquet")[1]["rows"] == 2 * count
-    exit_code, found = run("data", "deduplicate", "twice.parquet", "--out", "once.parquet")
-    assert (exit_code, found["rows"]) == (0, count)
-    assert found["left_out"] == {"same text": count, "same compiled code": 0}
-    exit_code, found = run("data", "stats", "once.parquet")
-    counts = found["counts"]
-    assert (exit_code, counts["total"]["rows"], counts["total"]["programs"]) == (0, count, 2)
-    assert sum(n for _, n in counts["bins"]) == counts["total"]["worked"]
-    assert counts["failures"]["compile_error"] > 0
 
 
 def test_a_leak_is_refused_and_leaves_no_file(run: Run, recorded: Recorded) -> None:
@@ -104,53 +90,31 @@ def test_a_leak_is_refused_and_leaves_no_file(run: Run, recorded: Recorded) -> N
     row = read_pool(recorded.pool)[0]
     write_rows([row, replace(row, task=replace(row.task, name="other"))], "twice.parquet")
     families = ("--family", "toy=scan", "--family", "other=reduction")
-    exit_code, found = run("data", "merge", "twice.parquet", "--out", "p.parquet", *families)
+    exit_code, found = run("data", "export", "twice.parquet", "--out", "p.parquet", *families)
     assert (exit_code, found["error"]["code"]) == (2, "usage")
     assert "splits leak: task" in found["error"]["message"]
     assert "validation (toy)" in found["error"]["message"]
     assert "train (other)" in found["error"]["message"]
     assert [p.name for p in Path().iterdir() if "p.parquet" in p.name] == []
     families = ("--family", "toy=scan", "--family", "other=scan")
-    assert run("data", "merge", "twice.parquet", "--out", "p.parquet", *families)[0] == 0
-
-
-def test_check_says_what_is_wrong(run: Run, recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
-    from dataclasses import replace
-
-    rows = read_pool(recorded.pool)[:3]
-    told = replace(rows[0].candidate, source=rows[0].candidate.source + "// the fastest\n")
-    write_rows([replace(rows[0], candidate=told), *rows[1:]], "told.parquet")
-    exit_code, found = run("data", "check", "told.parquet")
-    assert (exit_code, found["status"], found["problem_counts"]) == (3, "problems", {"text": 1})
-    assert "'fastest'" in found["problems"][0]["message"]
-    assert main(["data", "check", "told.parquet"]) == 3
-    assert "told.parquet row 1 (toy" in capsys.readouterr().out
-
-
-def test_tables_are_for_people(run: Run, recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "stats", recorded.pool]) == 0
-    out = capsys.readouterr().out
-    assert "toy" in out
-    assert "extreme speed-up (S ≥ 4.00)" in out
-    assert "compile_error" in out
+    assert run("data", "export", "twice.parquet", "--out", "p.parquet", *families)[0] == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["stats", "none.parquet"], "nothing at none.parquet"),
-        (["stats"], "POOL"),
-        (["stats", "empty"], "no pool at empty"),
-        (["merge", "text.parquet", "--out", "x.parquet"], "cannot be read"),
-        (["merge", "text.parquet", "--out", "x.csv"], "no name for a pool"),
-        (["merge", "text.parquet", "--out", "text.parquet"], "is there already"),
-        (["merge", "text.parquet"], "--out"),
+        (["export", "none.parquet", "--out", "x.parquet"], "nothing at none.parquet"),
+        (["export", "empty", "--out", "x.parquet"], "no pool at empty"),
+        (["export", "text.parquet", "--out", "x.parquet"], "cannot be read"),
+        (["export", "text.parquet", "--out", "x.csv"], "no name for a pool"),
+        (["export", "text.parquet", "--out", "text.parquet"], "is there already"),
+        (["export", "text.parquet"], "--out"),
         (["export", "--out", "x.parquet", "--archive", "none.db"], "no archive at none.db"),
         (["export", "text.parquet", "--out", "x.parquet", "--run", "r-1"], "either from pools or from the archive"),
         (["export", "--out", "x.parquet", "--splits", "none.toml"], "nothing at none.toml"),
         (["export", "--out", "x.parquet", "--family", "softmax"], "'softmax' says no family"),
         (["export", "--out", "x.parquet", "--family", "softmax=odd"], "no split is known for family odd"),
-        (["chekc", "text.parquet"], "chekc"),
+        (["exprot", "text.parquet"], "exprot"),
     ],
 )
 def test_wrong_paths_and_flags_are_refused(run: Run, arguments: list[str], says: str) -> None:

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pool_checks
 import pytest
 from support import synthetic_executor as synthetic
 from support.full_measurement import full_measurement
 
 from forewarp.archive import samples
-from forewarp.archive.pools import check, columns, parquet, splits
+from forewarp.archive.pools import columns, parquet, splits
 from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
 from forewarp.core.errors import ArchiveError, UsageError
@@ -182,7 +183,7 @@ def test_a_failure_leaves_the_old_file(archive: Archive, tmp_path: Path) -> None
 def test_the_recorded_pool_is_in_order_once_written_anew(tmp_path: Path) -> None:
     rows = parquet.rows_of(RECORDED)
     assert parquet.write_rows((row for row, _ in zip(rows, range(30), strict=False)), tmp_path / "p.parquet") == 30
-    assert list(check.check([tmp_path / "p.parquet"], splits.load())) == []
+    assert list(pool_checks.check([tmp_path / "p.parquet"], splits.load())) == []
     assert {r.candidate.language for r in parquet.read_pool(tmp_path / "p.parquet")} == {"cuda", "triton"}
 
 

@@ -1,9 +1,18 @@
-"""Checks of pools before they are published or learned from: schema, hashes, splits, and texts that reveal speed."""
+"""Check pools before they are published or learned from: schema, hashes, splits, and texts that reveal speed.
+
+    python benchmarks/pool_checks.py pool
+
+Prints each flaw and ends with 1 where there is any. `schema`: the schema differs, or the file cannot be read; `values`:
+values that contradict each other; `hash`: not the hash of what it stands for; `split`: another split than the family's;
+`leak`: splits that share a task, a program, a text or compiled code, also between files; `text`: comments or docstrings
+that speak of speed, also in plans and in CUDA inside Python strings.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +20,8 @@ from typing import Any, Literal, get_args
 
 from forewarp.archive import text
 from forewarp.archive.pools import columns, parquet
-from forewarp.archive.pools.splits import Keyed, Leaks
+from forewarp.archive.pools import splits as pool_splits
+from forewarp.archive.pools.splits import Leaks, keyed
 from forewarp.core import serde
 from forewarp.core.errors import ArchiveError
 from forewarp.core.values import Candidate, Language, Measurement, Status, Task, Verdict
@@ -32,19 +42,6 @@ class Flaw:
     kind: ProblemKind
     where: str
     message: str
-
-
-def keyed(row: Mapping[str, Any]) -> Keyed:
-    """Return the keys by which leaks of a row, given as columns, are found."""
-    return Keyed(
-        split=row["split"],
-        task=row["task"],
-        family=row["family"],
-        task_sha256=row["task_sha256"],
-        program=row["program"],
-        text=text.keys(Candidate(row["source"], row["language"])).text if row["source"].strip() else "",
-        code=row["binary_sha256"],
-    )
 
 
 def check(files: list[Path], splits: Mapping[str, str]) -> Iterator[Flaw]:
@@ -152,3 +149,15 @@ def _hashes(row: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name} is {row[name][:10]}, but what it stands for hashes to {value[:10]}"
     if (measured.speedup, measured.status, measured.anchor) != (row["speedup"], row["status"], row["against"]):
         yield "measurement_json is another measurement than the columns say"
+
+
+def main(paths: list[str]) -> int:
+    files = [file for path in paths for file in parquet.files_of(Path(path))]
+    flaws = list(check(files, pool_splits.load()))
+    for flaw in flaws:
+        print(f"{flaw.kind}: {flaw.where}: {flaw.message}")
+    return 1 if flaws else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Deduplicating, counting and checking pools."""
+"""Counting and checking pools."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pool_checks as check
+import pool_counts as counts
 import pytest
 from support import synthetic_executor as synthetic
 
-from forewarp.archive import dedupe
-from forewarp.archive.pools import check, columns, counts, parquet, splits
+from forewarp.archive.pools import columns, parquet, splits
 from forewarp.archive.rows import Origin, RecordedRow
 from forewarp.core.values import Candidate, Evidence
 
@@ -30,42 +31,6 @@ def row(
     return RecordedRow(
         task, executor.target, (), candidate, build, measured, None, "2026-11-20", "0", origin=Origin(**origin)
     )
-
-
-def chosen(*rows: RecordedRow) -> dedupe.Chosen:
-    return dedupe.choose(map(columns.flat, rows))
-
-
-def test_the_narrowest_interval_of_one_text_stays() -> None:
-    commented = synthetic.seed(synthetic.SOURCE.replace("extern", "// once more\nextern"))
-    rows = [row(synthetic.seed(), width=0.05), row(synthetic.seed(UNROLL=2)), row(commented, width=0.01)]
-    assert chosen(*rows) == dedupe.Chosen((1, 2), same_text=1, same_code=0)
-    failed = replace(
-        rows[2], measurement=replace(rows[2].measurement, status="crashed", speedup=None, low=None, high=None)
-    )
-    assert chosen(failed, rows[0]).kept == (1,)
-    unknown = replace(rows[2], measurement=replace(rows[2].measurement, low=None, high=None))
-    assert chosen(unknown, rows[0]).kept == (1,)
-    assert chosen(rows[0], rows[0]).kept == (0,)
-
-
-def test_equal_code_counts_once_if_it_is_launched_alike() -> None:
-    facts = {"blocks": 4.0}
-    one, other = row(synthetic.seed(UNUSED=0), facts=facts), row(synthetic.seed(UNUSED=1), facts=facts, width=0.01)
-    assert one.build.binary_sha256 == other.build.binary_sha256
-    assert chosen(one, other) == dedupe.Chosen((1,), same_text=0, same_code=1)
-    elsewhere = replace(other, build=replace(other.build, evidence=Evidence({"blocks": 8.0})))
-    assert chosen(one, elsewhere).kept == (0, 1)
-    unknown = [replace(r, build=replace(r.build, evidence=Evidence())) for r in (one, other)]
-    assert chosen(*unknown).kept == (0, 1)
-
-
-def test_other_tasks_targets_and_anchors_are_other_measurements() -> None:
-    one = row(synthetic.seed())
-    task = replace(one, task=replace(one.task, reference="class Other: pass"))
-    target = replace(one, target=replace(one.target, name="other"))
-    pair = replace(one, against=synthetic.seed(UNROLL=2), measurement=replace(one.measurement, anchor="ab"))
-    assert chosen(one, task, target, pair).kept == (0, 1, 2, 3)
 
 
 def test_counts() -> None:
