@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from forewarp.core import serde
 from forewarp.surrogate import calibration
 from forewarp.surrogate.calibration import Calibration, Outcome
 from forewarp.surrogate.evaluation import backtest
-from forewarp.tools.calibration import CalibrationScores, corrected_by_others, scores
+from forewarp.tools.calibration import CalibrationScores, scores
 from forewarp.tools.session import make_forecaster
 
 ROOT = Path(__file__).parents[1]
@@ -30,6 +31,7 @@ SHIPPED = ROOT / "surrogate" / "calibrations.json"
 RESULT = Path(__file__).parent / "results" / "calibration.json"
 SHOWN = (0, 4, 8, 16)
 ASKED = 40
+_FOLDS = 5
 
 
 def outcomes_of(answers: backtest.Answers) -> list[Outcome]:
@@ -49,6 +51,21 @@ def learned(pools: list[Path]) -> list[Outcome]:
             assert forecaster is not None
             found += outcomes_of(backtest.run(forecaster, asked))
     return found
+
+
+def corrected_by_others(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Correct each outcome's forecast by cross-validation: the fit has not seen the outcome.
+
+    With at least `_FOLDS` tasks, the fit has not seen the outcome's task either.
+    """
+    tasks = {task: place for place, task in enumerate(dict.fromkeys(o.task for o in outcomes))}
+    places = [tasks[o.task] for o in outcomes] if len(tasks) >= _FOLDS else range(len(outcomes))
+    folds = [place % _FOLDS for place in places]
+    fits = [
+        calibration.fit([o for o, f in zip(outcomes, folds, strict=True) if f != fold], calibration.IDENTITY)
+        for fold in range(_FOLDS)
+    ]
+    return [replace(o, forecast=fits[f].apply(o.forecast)) for o, f in zip(outcomes, folds, strict=True)]
 
 
 def worth_it(found: Calibration, before: CalibrationScores, after: CalibrationScores) -> Calibration:

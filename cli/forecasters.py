@@ -1,4 +1,4 @@
-"""Verbs on forecasters: `evaluate`, `calibration` and `train`."""
+"""Verbs on forecasters: `evaluate`, and `train`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from forewarp.cli import exits
 from forewarp.cli.flags import commas, takes
 from forewarp.cli.options import PLAIN, Output, positive
 from forewarp.core.errors import UsageError
-from forewarp.tools.requests import CalibrationRequest, EvaluateRequest, TrainRequest
+from forewarp.tools.requests import EvaluateRequest, TrainRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from forewarp.report.documents import EvaluateDocument
-    from forewarp.tools.calibration import CalibrationScores, TierCalibration
     from forewarp.tools.train import TrainResult
 
 
@@ -93,66 +92,6 @@ def _write(document: EvaluateDocument, folder: Path) -> EvaluateDocument:
     except OSError as e:
         raise UsageError(f"{folder} cannot be written: {e.strerror}", hint="pass --out DIR") from None
     return document
-
-
-@takes(CalibrationRequest, "")
-def calibration(
-    request: CalibrationRequest,
-    *,
-    output: Output = PLAIN,
-) -> int:
-    """Show the archive's forecasts next to what was measured after them, as they were given and as corrected."""
-    from forewarp.report.documents import CalibrationDocument
-    from forewarp.tools.calibration import calibrate
-
-    found = calibrate(request)
-
-    def render(console: Console) -> None:
-        for tier in found.tiers:
-            _tier(tier, console)
-        console.print(found.summary, style="dim")
-
-    status = "ok" if any(t.after for t in found.tiers) else "too_few"
-    document = CalibrationDocument(command="calibration", status=status, **dict(found))
-    output.show(document, render)
-    return exits.OK
-
-
-def _tier(tier: TierCalibration, console: Console) -> None:
-    from forewarp.report import reliability
-    from forewarp.report.display import table
-    from forewarp.tools.wording import counted
-
-    tasks = counted(tier.tasks, "task")
-    console.print(f"{tier.forecaster}: {tier.outcomes} outcomes, {tier.valid} of them valid, of {tasks}")
-    for title, kind in reliability.DIAGRAMS:
-        if drawn := reliability.terminal(tier, kind, title):
-            console.print(drawn)
-    rows = [*_scores("as given", tier.before), *_scores(f"corrected by {tier.corrected_by}", tier.after)]
-    console.print(table(("", "ECE", "Brier", "CRPS", "NLL", "in 80 % interval", "Brier of p(correct)"), rows))
-    console.print(_drift(tier))
-    if tier.after is None:
-        more = tier.needed - tier.valid
-        console.print(f"A correction takes {tier.needed} valid outcomes: {more} more.")
-    console.print()
-
-
-def _scores(label: str, scores: CalibrationScores | None) -> list[tuple[str, ...]]:
-    if scores is None:
-        return []
-    s = scores
-    shown = ["–" if v is None else f"{v:.3f}" for v in (s.ece, s.brier, s.crps, s.nll, s.brier_valid)]
-    return [(label, *shown[:4], "–" if s.coverage is None else f"{s.coverage:.0%}", shown[4])]
-
-
-def _drift(tier: TierCalibration) -> str:
-    from forewarp.tools.wording import counted
-
-    state = tier.drift
-    seen = f"evidence {state.evidence:.3g} of {state.limit:.0f}, at most, in {counted(state.runs, 'run')}"
-    if not state.alarmed:
-        return f"Drift: no alarm; {seen}."
-    return f"Drift: ALARM in {', '.join(state.alarmed)}; {seen}."
 
 
 @takes(TrainRequest, "")

@@ -30,10 +30,6 @@ VERBS = {
     "tune": ("kernels", "Choose configurations of autotuned Triton kernels by forecasts, measuring few or none."),
     "forecast": ("kernels", "Forecast kernels' speed-ups, rank them, and say whether to measure them."),
     "evaluate": ("forecasters", "Judge forecasters by candidates that were measured, and compare two of them."),
-    "calibration": (
-        "forecasters",
-        "Show whether forecasts come true as often as they say, and correct those that do not.",
-    ),
     "train": ("forecasters", "Train a language model to forecast, on measured kernels and one's own GPU."),
     "validate": ("kernels", "Try answers on a task that must be turned down, before anything is measured on it."),
     "tasks": ("kernels", "List the bundled tasks."),

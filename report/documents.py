@@ -18,7 +18,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from forewarp.core.errors import ForewarpError
 from forewarp.tools.apply_model import ApplyResult
 from forewarp.tools.archive_repair import ArchiveState
-from forewarp.tools.calibration import CalibrationResult
 from forewarp.tools.data import DataResult
 from forewarp.tools.evaluate import EvaluateResult
 from forewarp.tools.export import ExportResult
@@ -192,10 +191,6 @@ class EvaluateDocument(EvaluateResult, Envelope, title="forewarp evaluate --json
     """Document of `evaluate`."""
 
 
-class CalibrationDocument(CalibrationResult, Envelope, title="forewarp calibration --json"):
-    """Document of `calibration`; `status` is ok, or too_few if no forecaster has enough outcomes for a correction."""
-
-
 class TrainDocument(TrainResult, Envelope, title="forewarp train --json"):
     """Document of `train`."""
 
@@ -263,7 +258,6 @@ DOCUMENTS: dict[str, type[Envelope]] = {
     "gate_lock": GateLockDocument,
     "gate_check": GateDocument,
     "evaluate": EvaluateDocument,
-    "calibration": CalibrationDocument,
     "train": TrainDocument,
     "validate": ValidateDocument,
     "tasks": TasksDocument,

@@ -92,24 +92,19 @@ def against(pairs: Sequence[tuple[Interval, Interval]], width: int, height: int,
         return _text(plot)
 
 
-def reliability(
-    series: Sequence[tuple[str, Sequence[ReliabilityPoint]]], width: int, height: int, *, intervals: bool = False
-) -> str:
+def reliability(points: Sequence[ReliabilityPoint], width: int, height: int) -> str:
     """Return how often forecasts came true (upwards) by how probable they were said to be; "" without any point.
 
-    `series` are markers with their points. On the dots of the diagonal, forecasts are calibrated.
+    On the dots of the diagonal, forecasts are calibrated.
     """
-    if not any(points for _, points in series):
+    if not points:
         return ""
     with _figure("", width, height) as plot:
         steps = [k / 40 for k in range(41)]
         plot.scatter(steps, steps, marker="·")
-        for marker, points in series:
-            if intervals:
-                for p in points:
-                    plot.plot([p.forecast, p.forecast], [p.low, p.high], marker="|")
-            if points:
-                plot.scatter([p.forecast for p in points], [p.observed for p in points], marker=marker)
+        for p in points:
+            plot.plot([p.forecast, p.forecast], [p.low, p.high], marker="|")
+        plot.scatter([p.forecast for p in points], [p.observed for p in points], marker="●")
         plot.xticks(SHARES, [f"{t:.1f}" for t in SHARES])
         plot.yticks(SHARES, [f"{t:.1f}" for t in SHARES])
         plot.xlim(0, 1)

@@ -45,7 +45,7 @@ def render(document: SearchDocument, console: Console, record: RunRecord | None 
     if record is not None:
         from forewarp.tools.calibration import scores_of_run
 
-        for name, scores in scores_of_run(record.run.id, record.run.task.name, record.candidates).items():
+        for name, scores in scores_of_run(record.run.task.name, record.candidates).items():
             console.print(came_true(name, scores), style="dim")
     if document.audit is not None:
         a = document.audit

@@ -540,21 +540,6 @@ class EvaluateRequest(Part):
     keep: FilePath | None = Field(default=None, description="Parquet file to write the forecasts to.")
 
 
-class CalibrationRequest(Part):
-    """Request for a calibration report: the archive or pool, and filters on its forecasts."""
-
-    run: str | None = Field(default=None, description="Only this run; its id or a unique beginning of it.")
-    task: str | None = Field(default=None, description="Only this task, by name.")
-    pool: FilePath | None = Field(
-        default=None,
-        description="Parquet file or folder to look at instead: the forecasts recorded beside it, or made now.",
-    )
-    forecaster: str | None = Field(
-        default=None, description="Only this forecaster, such as learned or llm; for a pool, the one to ask."
-    )
-    archive: ArchiveFile = None
-
-
 class TrainRequest(Part):
     """Request for a training run: its TOML file, and settings that override it."""
 

@@ -180,7 +180,7 @@ def _reliability(data: PlotData, place: Place, width: int, height: int) -> str:
             return f"{missing};\nthe archive has none for {data.device or 'this device'} yet."
         points = found.points
         head = f"archive, {data.device}, {found.forecaster}, {found.outcomes} forecasts; {missing}"
-    drawn = plots.reliability([("●", points)], width, height, intervals=True)
+    drawn = plots.reliability(points, width, height)
     return f"{head}\nsaid to be correct and faster (across), came true (up, 95 %)\n{drawn}"
 
 

@@ -57,7 +57,7 @@ def page(document: SearchResult, record: RunRecord) -> str:
     best = document.best.kernel.sha256 if document.best else ""
     tree = lineage.tree(lineage.lineage(record.candidates, leads, best), len(lineage.by_kernel(record.candidates)))
     roofline = Roofline.of(record, best)
-    outcomes = scores_of_run(record.run.id, record.run.task.name, record.candidates)
+    outcomes = scores_of_run(record.run.task.name, record.candidates)
     sections = [
         Section("progress", "Best so far against budget", _progress(document, made, roofline)),
         Section("winner", "The winner", _winner(document)),

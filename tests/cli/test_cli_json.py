@@ -222,7 +222,7 @@ def test_an_archive_that_is_no_archive_is_exit_73(run: Run, tmp_path: Path) -> N
     assert (exit_code, found["error"]["code"]) == (73, "archive")
 
 
-@pytest.mark.parametrize("arguments", [["runs"], ["report"], ["calibration"], ["show", "r-1"], ["resume", "r-1"]])
+@pytest.mark.parametrize("arguments", [["runs"], ["report"], ["show", "r-1"], ["resume", "r-1"]])
 def test_looking_into_an_archive_that_is_not_there_makes_none(run: Run, tmp_path: Path, arguments: list[str]) -> None:
     exit_code, found, _ = run(*arguments, "--archive", "typo/archive.db")
     assert (exit_code, found["error"]["code"]) == (2, "usage")

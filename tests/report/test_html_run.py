@@ -103,7 +103,7 @@ def test_a_searched_run_has_a_step_for_every_measurement_and_ends_with_the_confi
     leads = [s for s in made.steps if s.leads]
     assert [s.best for s in leads] == [s.speedup for s in leads]
     assert not lost(made.record.run)
-    [scores] = scores_of_run(found.run_id, "toy", made.record.candidates).values()
+    [scores] = scores_of_run("toy", made.record.candidates).values()
     assert sum(p.count for p in scores.faster) == result.counts.measured
     assert made.roofline is not None
     assert made.roofline.floor_speedup is None
@@ -197,7 +197,7 @@ def test_decisions_are_told_once_with_how_often_they_were_made(archive: Archive)
 
 def test_without_a_forecaster_there_is_nothing_to_be_reliable(archive: Archive) -> None:
     result, made = of(archive, Writer(archive, 80, forecaster="").write())
-    assert scores_of_run(result.run_id, "toy", made.record.candidates) == {}
+    assert scores_of_run("toy", made.record.candidates) == {}
     assert len(made.steps) == result.counts.considered
 
 

@@ -35,12 +35,12 @@ def test_the_axis_names_what_was_measured() -> None:
 def test_less_than_two_measurements_are_no_curve() -> None:
     assert plots.progress([None, around(1.0)], 60, 14) == ""
     assert plots.against([(around(1.0), around(1.1))], 60, 14) == ""
-    assert plots.reliability([("●", [])], 60, 14) == ""
+    assert plots.reliability([], 60, 14) == ""
 
 
 def test_a_point_of_a_reliability_diagram_stands_at_its_probabilities() -> None:
     point = ReliabilityPoint(count=9, forecast=0.02, observed=0.98, low=0.7, high=1.0)
-    top = plots.reliability([("●", [point])], 60, 20).splitlines()[:4]
+    top = plots.reliability([point], 60, 20).splitlines()[:4]
     assert "●" in "".join(line[:12] for line in top)
 
 
