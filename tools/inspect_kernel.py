@@ -174,10 +174,10 @@ def inspect_kernels(
     cannot be read, and `TaskError` with the reference's own error.
     """
     target = choose_target(request.target)
-    if request.task is not None and (request.args or request.call):
+    if request.task is not None and request.call:
         raise UsageError(
-            "the task says what a kernel is called with, so that args and call would do nothing",
-            hint="leave them out, or leave the task out",
+            "the task says what a kernel is called with, so that call would do nothing",
+            hint="leave call out, or leave the task out",
         )
     if request.task is None and request.check:
         raise UsageError(
@@ -193,7 +193,8 @@ def inspect_kernels(
         TaskOptions(inputs=request.inputs, gradients=request.gradients, size=request.size),
     )
     task = None if request.task is None else sessions.load_task(request.task, place, **options)
-    arguments.parse(request.args)
+    if request.call:
+        arguments.parse_call(request.call)
     found: list[KernelInspection] = []
     with sessions.closing_executors(executors) as kept:
         executor = kept.compiler(place, target)
@@ -270,7 +271,7 @@ def _inspect_file(executor: LocalExecutor, request: InspectRequest, kernel: Kern
             f"{path} is no Python file, and only a launch plan and a task tell what its kernels are called with",
             hint="pass a task; `forewarp tasks` lists some",
         )
-    file = SourceFile(source, str(Path(path).absolute()) if path else "", request.args, request.call, request.backward)
+    file = SourceFile(source, str(Path(path).absolute()) if path else "", request.call, request.backward)
     trace = executor.trace_file(file)
     seen = of_file(trace, executor.target)
     compiled = any(k.origin for k in trace.kernels) or any(w.launches for w in seen.workloads)

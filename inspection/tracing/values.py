@@ -24,14 +24,13 @@ Strategy = Literal["cpu", "fake", "source"]
 class SourceFile:
     """A file to trace without a task.
 
-    `path` is where it lies, so that what it imports from beside it is found; "" where it is text only. `arguments` are
-    values by the names of parameters (see `tracing.files.arguments`). `call` names the function to call. `backward`
-    says whether gradients are traced; None where a torch.autograd.Function makes the output.
+    `path` is where it lies, so that what it imports from beside it is found; "" where it is text only. `call` is
+    the call to make, with its arguments (see `tracing.files.arguments`). `backward` says whether gradients are traced;
+    None where a torch.autograd.Function makes the output.
     """
 
     source: str
     path: str = ""
-    arguments: str = ""
     call: str = ""
     backward: bool | None = None
 
