@@ -10,7 +10,8 @@ Where a machine has many processors, several of these, each bound to two of them
 
 The kernel is that of `planted.py`. In each round it is measured once in every situation, in random order. Intervals of
 shares are Wilson's, 95 %. On a GPU most of what is done once more lies in its L2 cache, so that how much longer it
-takes is not known beforehand. `by_means` is what the same samples say where the two of an arm in a block are averaged.
+takes is not known beforehand. `by_means` is what the same samples say where the two of an arm in a block are averaged,
+`all_count` whether one arm's calls seemed uneven, so that every one counted.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def summed_up(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
             "sd": pstdev(logs),
             "sd_by_means": pstdev(means),
             "covered": share(sum(r["low"] <= true <= r["high"] for r in counted), len(counted)),
+            "all_count": sum(r.get("all_count", False) for r in counted),
             "half_width": median(math.log(r["high"] / r["low"]) / 2 for r in counted),
             "other_processors": median(others) if others else None,
         }
@@ -96,11 +98,12 @@ def measured(device: str, busy: Sequence[int], rounds: range) -> Iterator[dict[s
                         os.kill(burner.pid, signal.SIGCONT if i < beside else signal.SIGSTOP)
                     m = executor.measure(task, kernels[extra], builds[extra], Subject(kernels[0], builds[0]))
                     timed = m.workloads[0]
-                    by_means = statistics.compare(timed.candidate_s, timed.anchor_s).speedup
+                    by_means = statistics.compare(statistics.Pairs(timed.candidate_s, timed.anchor_s)).speedup
                     yield (
                         {"extra": extra, "busy": beside, "status": m.status, "verdict": m.verdict}
                         | {"speedup": m.speedup, "low": m.low, "high": m.high, "by_means": by_means}
                         | {"other_processors": m.conditions.get("other_processors")}
+                        | {"all_count": statistics.pairs_of(timed).all_count()}
                     )
                 print(f"{number + 1} of {rounds.stop}", file=sys.stderr, flush=True)
     finally:
@@ -144,7 +147,7 @@ def main() -> None:
             f"slower {row['slower']['count']}, tie {row['tie']['count']} of {n}; "
             f"covered {row['covered']['count'] / n:.1%}, mean {row['mean']:.4f}, "
             f"standard deviation {row['sd']:.2%} (by means {row['sd_by_means']:.2%}), "
-            f"half-width {row['half_width']:.2%}"
+            f"half-width {row['half_width']:.2%}, every call counted in {row['all_count']}"
         )
 
 

@@ -186,7 +186,9 @@ def replayed(pool: Sequence[list[Blocks]], ratio: float, rng: np.random.Generato
     """Time recorded blocks from random starts; the whole recording's mean is `ratio` times what is to be beaten."""
     stopped, count = 0, 0
     for workloads in pool:
-        truth = math.exp(float(np.mean([math.log(statistics.compare(c, a).speedup) for c, a in workloads])))
+        truth = math.exp(
+            float(np.mean([math.log(statistics.compare(statistics.Pairs(c, a)).speedup) for c, a in workloads]))
+        )
         for _ in range(turns):
             starts = [2 * int(rng.integers(0, len(c) // 2)) for c, _ in workloads]
 

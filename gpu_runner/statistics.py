@@ -3,7 +3,8 @@
 Candidate (A) and anchor (B) alternate in ABBA or BAAB blocks, so that slow drift of clocks cancels within a block. Each
 block gives one log-ratio; blocks are the unit of analysis, because samples inside one are not independent. An arm's
 two samples in a block are averaged; of native code on a CPU the shorter one counts, because a call that another process
-held up, by a tenth or by half, says nothing of the kernel.
+held up, by a tenth or by half, says nothing of the kernel. That holds as long as both arms are held up alike: where one
+arm's calls differ more from each other than the other's, they do so by themselves, and all calls count, untrimmed.
 
 The centre is the 20 % trimmed mean. Its interval is Tukey and McLaughlin's t interval (Sankhya A 25, 1963) with one
 change: the variance of the winsorised log-ratios is the one that a moving-block bootstrap has (Künsch, Annals of
@@ -55,6 +56,14 @@ clear case should end early and the reader should not have to know at which look
 the others.
 """
 TRIMMED: Final = 0.2
+UNEVEN: Final = 3.0
+"""Standard errors by which one arm's calls must differ more from each other than the other's to be called uneven.
+
+Whatever the noise is like, as long as it does not prefer an arm, chance exceeds this with less than 2 exp(-UNEVEN²/2),
+2.2 % (Hoeffding's bound for random signs), and usually 0.3 %.
+"""
+NO_TIME: Final = 1e-9
+"""Seconds, or fewer, that stand for a sample from which no time was left once the timer's own part was taken off."""
 Z90: Final = 3.2897
 """Width of a normal's central 90 %, in standard deviations."""
 CLOCK_DIGIT: Final = 1e-10
@@ -91,6 +100,75 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True)
+class Pairs:
+    """Seconds of both arms, two samples of each per block, and how calls were made."""
+
+    candidate_s: Sequence[float]
+    anchor_s: Sequence[float]
+    mode: TimingMode = "call"
+
+    def blocks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return candidate's and anchor's seconds, each of shape (blocks, 2).
+
+        Raises ValueError where a time is not positive and finite, or the arms do not hold the same whole blocks.
+        """
+        arms = [np.asarray(arm, dtype=float).reshape(-1, 2) for arm in (self.candidate_s, self.anchor_s)]
+        if not all((np.isfinite(arm) & (arm > 0)).all() for arm in arms):
+            raise ValueError(
+                "a sample is not a positive, finite number of seconds; the timer cannot resolve this kernel"
+            )
+        if arms[0].shape != arms[1].shape:
+            raise ValueError(f"the arms differ in shape: {arms[0].shape} and {arms[1].shape}")
+        return arms[0], arms[1]
+
+    def uneven(self) -> bool:
+        """Return whether one arm's calls differ more from each other than the other's, or too few tell.
+
+        Each block says which arm's two calls are further apart, and by how much; noise gives that a random sign.
+        """
+        candidate, anchor = (np.abs(np.diff(np.log(arm), axis=1))[:, 0] for arm in self.blocks())
+        excess = candidate - anchor
+        return len(excess) < LOOKS[0] or abs(float(excess.sum())) > UNEVEN * math.sqrt(float(excess @ excess))
+
+    def all_count(self) -> bool:
+        """Return whether every call counts by its time: native code whose calls are uneven."""
+        return self.mode == "native" and self.uneven()
+
+    def log_ratios(self) -> np.ndarray:
+        """Return log(anchor / candidate) per block; shape (blocks,). Raises ValueError as `blocks` does."""
+        candidate, anchor = self.blocks()
+        if self.all_count():
+            # The log of the quotient of both mean times, and how each block moves it: its error is the delta method's.
+            of_all = math.log(anchor.mean() / candidate.mean())
+            return of_all + anchor.mean(axis=1) / anchor.mean() - candidate.mean(axis=1) / candidate.mean()
+        logs = np.log(anchor), np.log(candidate)
+        each = [arm.min(axis=1) if self.mode == "native" else arm.mean(axis=1) for arm in logs]
+        return each[0] - each[1]
+
+    def estimate(self) -> _Estimate:
+        """Return the mean log-ratio; raises ValueError below `MIN_BLOCKS` blocks."""
+        return _estimate(self.log_ratios(), self.grain(), 0.0 if self.all_count() else TRIMMED)
+
+    def grain(self) -> float:
+        """Return the variance that a coarse timer adds to a mean log-ratio and that no number of samples removes.
+
+        The tick is the smallest step between times seen. Noise of a tick averages rounding out; what less noise leaves
+        of the rounding error's variance falls off as exp(−(2π noise / tick)²), after its first harmonic. Rounding
+        widens the range of the times too, by up to a tick: half of one is taken off before the range stands for the
+        noise.
+        """
+        arms = [np.asarray(arm, dtype=float) for arm in (self.candidate_s, self.anchor_s)]
+        steps = np.diff(np.unique(np.round(np.concatenate([[0.0], *arms]) / CLOCK_DIGIT)))
+        tick = float(steps.min()) * CLOCK_DIGIT
+        total = 0.0
+        for arm in arms:
+            low, middle, high = np.quantile(arm, [0.05, 0.5, 0.95]).tolist()
+            noise = max(0.0, high - low - tick / 2) / Z90
+            total += (tick / middle) ** 2 / 12 * math.exp(-((2 * math.pi * noise / tick) ** 2))
+        return total
+
+
+@dataclass(frozen=True, slots=True)
 class _Estimate:
     """A mean log-ratio with its standard error and degrees of freedom."""
 
@@ -115,38 +193,26 @@ class _Series:
     kept: np.ndarray
     steady: bool
     grain: float
+    trimmed: float
 
     def in_time(self) -> _Estimate:
-        return _estimate(self.time, self.grain)
+        return _estimate(self.time, self.grain, self.trimmed)
 
     def in_cycles(self) -> _Estimate | None:
-        return _estimate(self.cycles, self.grain) if len(self.cycles) >= MIN_BLOCKS else None
+        return _estimate(self.cycles, self.grain, self.trimmed) if len(self.cycles) >= MIN_BLOCKS else None
 
 
-def block_log_ratios(candidate_s: Sequence[float], anchor_s: Sequence[float], mode: TimingMode = "call") -> np.ndarray:
-    """Return log(anchor / candidate) per block of two samples of each arm; shape (blocks,).
-
-    Raises ValueError where a time is not positive and finite, or the arms do not hold the same whole blocks.
-    """
-    return _block_logs(anchor_s, mode) - _block_logs(candidate_s, mode)
+def pairs_of(timed: WorkloadTiming | Samples) -> Pairs:
+    """Return the timed calls of both arms."""
+    return Pairs(timed.candidate_s, timed.anchor_s, timed.mode)
 
 
-def compare(candidate_s: Sequence[float], anchor_s: Sequence[float], mode: TimingMode = "call") -> Comparison:
-    """Compare two arms (seconds, two samples of each per block); raises ValueError below `MIN_BLOCKS` blocks."""
-    return _comparison(_pair_estimate(candidate_s, anchor_s, mode), LEVEL, candidate_s, anchor_s, keep=True)
+def compare(pairs: Pairs) -> Comparison:
+    """Compare two arms; raises ValueError below `MIN_BLOCKS` blocks."""
+    return _comparison(pairs.estimate(), LEVEL, pairs.candidate_s, pairs.anchor_s, keep=True)
 
 
-def settled(
-    candidate_s: Sequence[float],
-    anchor_s: Sequence[float],
-    planned_looks: int,
-    candidate_hz: Sequence[float] = (),
-    anchor_hz: Sequence[float] = (),
-    session_sd: float = 0.0,
-    *,
-    mode: TimingMode = "call",
-    late: bool = False,
-) -> str:
+def settled(samples: Samples, *, late: bool = False) -> str:
     """Say at a look why to stop, or "" to go on.
 
     "precise": the 95 % interval is within ±0.25 %, or it is `late` and `session_sd` outweighs what these samples leave
@@ -154,14 +220,13 @@ def settled(
     "futile": the whole corrected interval is below half the anchor's speed. The verdict allows for the spread from
     session to session (`Samples.session_sd`), the widths do not: no more blocks would lessen it.
     """
-    alone = _series(candidate_s, anchor_s, candidate_hz, anchor_hz, mode=mode)
-    if len(alone.time) < MIN_BLOCKS:
+    series = _series(samples)
+    if len(series.time) < MIN_BLOCKS:
         return ""
-    series = replace(alone, grain=alone.grain + session_sd**2)
-    time, level = series.in_time(), _decisive_level(planned_looks)
-    here = alone.in_time()
-    half = here.half_width(_reported_level(planned_looks))
-    if half <= PRECISE or (late and here.error <= SLIGHT * session_sd):
+    time, level = series.in_time(), _decisive_level(samples.looks)
+    here = replace(series, grain=series.grain - samples.session_sd**2).in_time()
+    half = here.half_width(_reported_level(samples.looks))
+    if half <= PRECISE or (late and here.error <= SLIGHT * samples.session_sd):
         return "precise"
     if (late or half <= CLEAR) and _decide(time, series.in_cycles(), None, series.steady, level) in DEFINITE:
         return "settled"
@@ -174,7 +239,7 @@ def timing(samples: Samples) -> WorkloadTiming:
     Blocks with a sample below 75 % of the median clock are left out of every number, but `candidate_s` and `anchor_s`
     keep all samples; `log_ratios` has the blocks in use. `cycles` gives medians in cycles and repeats no samples.
     """
-    series = _timed(samples)
+    series = _series(samples)
     used = np.repeat(series.kept, 2)
     candidate, anchor = np.asarray(samples.candidate_s)[used], np.asarray(samples.anchor_s)[used]
     time, cycles = series.in_time(), series.in_cycles()
@@ -215,7 +280,7 @@ def timing(samples: Samples) -> WorkloadTiming:
 
 def geometric_mean(timings: Sequence[WorkloadTiming], level: float | None = None) -> tuple[float, float, float]:
     """Return the weighted geometric mean of the workloads' speed-ups with its interval: 95 %, or another `level`."""
-    mean = _mean([_timed(t).in_time() for t in timings], [t.weight for t in timings])
+    mean = _mean([_series(t).in_time() for t in timings], [t.weight for t in timings])
     low, high = mean.interval(level or _reported_level(max(t.looks for t in timings)))
     return math.exp(mean.centre), math.exp(low), math.exp(high)
 
@@ -225,7 +290,7 @@ def overall(timings: Sequence[WorkloadTiming]) -> Verdict:
 
     Cycles count where every workload has them, controls where any has one.
     """
-    series, weights = [_timed(t) for t in timings], [t.weight for t in timings]
+    series, weights = [_series(t) for t in timings], [t.weight for t in timings]
     cycles = [known for s in series if (known := s.in_cycles()) is not None]
     controls = [(control, t.weight) for t in timings if (control := _control(t.control, t.mode)) is not None]
     return _decide(
@@ -254,71 +319,35 @@ def student_quantile(p: float, freedom: float) -> float:
     return z + sum(term / freedom ** (i + 1) for i, term in enumerate(terms))
 
 
-def _block_logs(values: Sequence[float] | np.ndarray, mode: TimingMode) -> np.ndarray:
-    """Return the mean log of each block's two samples of one arm, or that of the shorter one."""
-    array = np.asarray(values, dtype=float)
-    if not (np.isfinite(array) & (array > 0)).all():
-        raise ValueError("a sample is not a positive, finite number of seconds; the timer cannot resolve this kernel")
-    logs = np.log(array).reshape(-1, 2)
-    return logs.min(axis=1) if mode == "native" else logs.mean(axis=1)
-
-
-def _series(
-    candidate_s: Sequence[float],
-    anchor_s: Sequence[float],
-    candidate_hz: Sequence[float],
-    anchor_hz: Sequence[float],
-    session_sd: float = 0.0,
-    mode: TimingMode = "call",
-) -> _Series:
+def _series(timed: WorkloadTiming | Samples) -> _Series:
     """Turn samples into log-ratios without the slow-clock blocks.
 
     Where these are more than half, no clock is typical: all blocks stay, and the series is not steady.
     """
-    time, grain = block_log_ratios(candidate_s, anchor_s, mode), _grain(candidate_s, anchor_s) + session_sd**2
+    pairs = pairs_of(timed)
+    time, grain = pairs.log_ratios(), pairs.grain() + timed.session_sd**2
+    trimmed = 0.0 if pairs.all_count() else TRIMMED
     every = np.ones(len(time), dtype=bool)
-    hz = np.concatenate([np.asarray(arm, dtype=float).reshape(-1, 2) for arm in (candidate_hz, anchor_hz)], axis=1)
+    arms = timed.candidate_hz, timed.anchor_hz
+    hz = np.concatenate([np.asarray(arm, dtype=float).reshape(-1, 2) for arm in arms], axis=1)
     seen = hz > 0
     if not seen.any():
-        return _Series(time, time[:0], every, True, grain)
+        return _Series(time, time[:0], every, True, grain, trimmed)
     kept = (~seen | (hz >= SLOW_CLOCK * np.median(hz[seen]))).all(axis=1)
     steady = bool(kept.sum() >= max(MIN_BLOCKS, len(time) / 2))
     kept = kept if steady else every
     known = kept & seen.all(axis=1)
     logs = np.log(hz[known])
     cycles = time[known] + logs[:, 2:].mean(axis=1) - logs[:, :2].mean(axis=1)
-    return _Series(time[kept], cycles, kept, steady, grain)
+    return _Series(time[kept], cycles, kept, steady, grain, trimmed)
 
 
-def _timed(timed: WorkloadTiming | Samples) -> _Series:
-    arms = timed.candidate_s, timed.anchor_s, timed.candidate_hz, timed.anchor_hz
-    return _series(*arms, timed.session_sd, timed.mode)
-
-
-def _grain(candidate_s: Sequence[float], anchor_s: Sequence[float]) -> float:
-    """Variance that a coarse timer adds to a mean log-ratio and that no number of samples removes.
-
-    The tick is the smallest step between times seen. Noise of a tick averages rounding out; what less noise leaves of
-    the rounding error's variance falls off as exp(−(2π noise / tick)²), after its first harmonic. Rounding widens the
-    range of the times too, by up to a tick: half of one is taken off before the range stands for the noise.
-    """
-    arms = [np.asarray(arm, dtype=float) for arm in (candidate_s, anchor_s)]
-    steps = np.diff(np.unique(np.round(np.concatenate([[0.0], *arms]) / CLOCK_DIGIT)))
-    tick = float(steps.min()) * CLOCK_DIGIT
-    total = 0.0
-    for arm in arms:
-        low, middle, high = np.quantile(arm, [0.05, 0.5, 0.95]).tolist()
-        noise = max(0.0, high - low - tick / 2) / Z90
-        total += (tick / middle) ** 2 / 12 * math.exp(-((2 * math.pi * noise / tick) ** 2))
-    return total
-
-
-def _estimate(ratios: np.ndarray, grain: float) -> _Estimate:
-    """Trimmed mean of log-ratios with its standard error; `grain` is variance that does not average out."""
+def _estimate(ratios: np.ndarray, grain: float, trimmed: float) -> _Estimate:
+    """Return a trimmed mean of log-ratios with its standard error; `grain` is variance that does not average out."""
     n = len(ratios)
     if n < MIN_BLOCKS:
         raise ValueError(f"{n} blocks give no interval; {MIN_BLOCKS} or more do")
-    cut = int(TRIMMED * n)
+    cut = int(trimmed * n)
     ordered = np.sort(ratios)
     centre = float(ordered[cut : n - cut].mean())
     around = np.clip(ratios, ordered[cut], ordered[n - cut - 1])
@@ -342,16 +371,12 @@ def _mean(estimates: Sequence[_Estimate], weights: Sequence[float]) -> _Estimate
     return _Estimate(centre, math.sqrt(total), freedom)
 
 
-def _pair_estimate(candidate_s: Sequence[float], anchor_s: Sequence[float], mode: TimingMode) -> _Estimate:
-    return _estimate(block_log_ratios(candidate_s, anchor_s, mode), _grain(candidate_s, anchor_s))
-
-
 def _control(control: Comparison | None, mode: TimingMode) -> _Estimate | None:
-    return None if control is None else _pair_estimate(control.candidate_s, control.anchor_s, mode)
+    return None if control is None else Pairs(control.candidate_s, control.anchor_s, mode).estimate()
 
 
 def _pair(candidate_s: Sequence[float], anchor_s: Sequence[float], mode: TimingMode = "call") -> Comparison | None:
-    return compare(candidate_s, anchor_s, mode) if len(candidate_s) >= 2 * MIN_BLOCKS else None
+    return compare(Pairs(candidate_s, anchor_s, mode)) if len(candidate_s) >= 2 * MIN_BLOCKS else None
 
 
 def _comparison(

@@ -25,7 +25,7 @@ from forewarp.core.values import (
 )
 from forewarp.gpu_runner import statistics
 from forewarp.gpu_runner.executors.client import Reply, readable
-from forewarp.gpu_runner.statistics import Samples
+from forewarp.gpu_runner.statistics import Samples, pairs_of
 from forewarp.gpu_runner.worker.channel import MACHINE, LookAnswer
 from forewarp.gpu_runner.worker.requests import Judgement, TimingLook
 
@@ -48,16 +48,32 @@ DISTURBED: Mapping[TimingMode, float] = {"call": 0.01, "native": 0.001}
 
 Seen in `benchmarks/busy_machine.py` for native code; nothing has tested it for modules.
 """
+ALL_COUNT: Final = (0.005, 0.01)
+"""Both of these standard deviations for native code of which all calls count (`statistics.Pairs.all_count`).
+
+`benchmarks/busy_machine.py` saw 0.33, 1.21 and 1.98 % beside no, one and two busy processes.
+"""
+UNEVEN_CALLS: Final = "one arm's calls differ more from each other than the other's, so that all of them count"
+UNRESOLVED: Final = 0.1
+"""Share of samples without a time beyond which there is no measurement."""
+WIDEST: Final = 100.0
+"""Quotient of an interval's ends beyond which it says nothing."""
 STOPPING_ERROR: Final = 0.01
 """Chance over a whole measurement that a candidate is stopped that does reach what it has to beat."""
 REFERENCE_SHARE: Final = 0.5
 """Share of a measurement's time limit beyond which the reference is to blame for a timeout."""
 
 
-def session_sd(target: Target, samples: Samples) -> float:
-    """Return the spread from session to session (log-ratio) of one workload's samples, by `SESSION_SPREAD`."""
+def session_sd(target: Target, samples: Samples, others: float = 0.0) -> float:
+    """Return the spread from session to session (log-ratio) of one workload's samples, by `SESSION_SPREAD`.
+
+    On a CPU processors that `others` kept busy add to it.
+    """
     share, offset_s = SESSION_SPREAD.get((samples.mode, target.kind), (0.0, 0.0))
-    return math.hypot(share, offset_s / median(samples.candidate_s))
+    disturbed = DISTURBED.get(samples.mode, 0.0)
+    if pairs_of(samples).all_count():
+        share, disturbed = ALL_COUNT
+    return math.hypot(share, offset_s / median(samples.candidate_s), disturbed * others * (target.kind == "cpu"))
 
 
 class Looks:
@@ -86,10 +102,8 @@ class Looks:
             return "beaten" if self._all_seen(look) else "leave"
         if look.sighting:
             return "on"
-        timed, spread = look.samples, session_sd(self._target, look.samples)
-        arms = timed.candidate_s, timed.anchor_s, timed.looks, timed.candidate_hz, timed.anchor_hz
-        settled = statistics.settled(*arms, session_sd=spread, mode=timed.mode, late=look.late)
-        return "enough" if settled else "on"
+        timed = replace(look.samples, session_sd=session_sd(self._target, look.samples))
+        return "enough" if statistics.settled(timed, late=look.late) else "on"
 
     def _all_seen(self, look: TimingLook) -> bool:
         return len(self._seen) == look.of
@@ -110,14 +124,14 @@ def timings_of(
     """Summarise the samples that were judged, one per workload; `weights` are by workload, 1 where left out."""
     # Timing that ended early had a sighting to end at, besides the looks that were planned.
     sighted = int(judged.stopped_early)
-    others = judged.conditions.get("other_processors", 0.0) if target.kind == "cpu" else 0.0
+    others = judged.conditions.get("other_processors", 0.0)
     timed = (replace(t, looks=t.looks + sighted) for t in judged.timings)
     return tuple(_timing(t, target, weights or {}, others) for t in timed)
 
 
 def _timing(timed: Samples, target: Target, weights: Mapping[str, float], others: float = 0.0) -> WorkloadTiming:
     """Summarise one workload's samples; processors that `others` kept busy add to the spread."""
-    spread = math.hypot(session_sd(target, timed), others * DISTURBED.get(timed.mode, 0.0))
+    spread = session_sd(target, timed, others)
     return statistics.timing(replace(timed, session_sd=spread, weight=weights.get(timed.workload, 1.0)))
 
 
@@ -182,8 +196,18 @@ def with_times(
     target: Target,
     weights: Mapping[str, float] | None = None,
 ) -> Measurement:
-    """Return a correct candidate's measurement with its times, and with what speaks against them."""
+    """Return a correct candidate's measurement with its times, and with what speaks against them.
+
+    Raises `WorkerError` where the launcher, whose clock no candidate reaches, could not time at all.
+    """
     timings = timings_of(judged, target, weights)
+    if judged.tier == "T0" and (broken := next((b for t in timings if (b := _broken(t))), "")):
+        raise WorkerError(
+            f"{broken}; neither task nor candidate is to blame, and nothing is recorded",
+            hint="other programs on this device disturb the clock (`nvidia-smi` names them): end them or wait, then "
+            "run the command again; if it happens on an idle device, give the task larger shapes",
+            lost_s=measured.device_s,
+        )
     floors = [_below_floor(t, s, target) for t, s in zip(timings, signatures, strict=True)]
     timings = tuple(replace(t, verdict="impossible") if f else t for t, f in zip(timings, floors, strict=True))
     flags = (*(f for f in floors if f), *judged.flags)
@@ -202,6 +226,7 @@ def with_times(
         workloads=timings,
         log="\n".join((*flags, measured.log)).strip(),
         flags=flags,
+        checks=(*measured.checks, *(f"{t.workload}: {UNEVEN_CALLS}" for t in timings if pairs_of(t).all_count())),
         conditions=judged.conditions,
         stopped_early=judged.stopped_early,
     )
@@ -233,6 +258,17 @@ def measurement_without_times(
         environment=environment or {},
         checks=judged.checks,
     )
+
+
+def _broken(timed: WorkloadTiming) -> str:
+    """Say that a workload's samples hold no times, or spread so far that they tell nothing; "" where they do tell."""
+    every = (*timed.candidate_s, *timed.anchor_s)
+    lost = sum(s <= statistics.NO_TIME for s in every)
+    if lost > UNRESOLVED * len(every):
+        return f"{timed.workload}: of {len(every)} timed calls {lost} came out with no time at all"
+    if timed.high > WIDEST * timed.low:
+        return f"{timed.workload}: the times tell nothing, the interval is {timed.low:.2g} to {timed.high:.2g}"
+    return ""
 
 
 def _below_floor(timed: WorkloadTiming, signature: Signature, target: Target) -> str:

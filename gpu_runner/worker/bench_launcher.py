@@ -23,6 +23,7 @@ from forewarp.gpu_runner.lifting.driver import CudaError
 from forewarp.gpu_runner.lifting.graph import Built
 from forewarp.gpu_runner.lifting.replay import Codes, Lifted, LiftedRunner, Refused, gaps
 from forewarp.gpu_runner.lifting.window import BASES, Window, WindowTaken
+from forewarp.gpu_runner.statistics import NO_TIME
 from forewarp.gpu_runner.worker.bench_cells import l2_flush
 from forewarp.gpu_runner.worker.channel import close_all
 from forewarp.gpu_runner.worker.conditions import Conditions
@@ -327,7 +328,7 @@ class LauncherBench(Bench):
 
         def sample() -> Sample:
             alone, whole = self._seconds(marks)
-            return max((whole - alone) / length + self.latency_s, 1e-9), self.launcher.hold.hertz(turn)
+            return max((whole - alone) / length + self.latency_s, NO_TIME), self.launcher.hold.hertz(turn)
 
         return sample
 

@@ -32,6 +32,8 @@ CHEAP_DRAW_S = 0.005
 """A draw of inputs that takes no longer is made anew for every timed call."""
 _PIECE = 1 << 24
 """Elements that are shifted at a time where memory is short."""
+_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers of the size of a float, in bytes."""
 
 
 def fresh_seed() -> int:
@@ -137,6 +139,7 @@ class Stage:
         self._again = self._shared and alike
         inputs = tensors_of(self.slots[0])
         self.lean = (memory.is_large(sum(t.nbytes for t in inputs), self.device) if lean is None else lean) and alike
+        self._touchable = perturb and any(map(_changes, inputs))
         self._pieces = memory.in_pieces(_wide_bytes(inputs), _wide_bytes(self.outputs), self.device)
         self._drawn = [Drawn(None) for _ in self.slots]
         for slot in range(self.slot_count):
@@ -164,7 +167,8 @@ class Stage:
         Where candidate and judge share an address space, what the anchor made of nearly the same inputs may still lie
         in memory, and device code could find it there; so changed ones are second best.
         """
-        cheap = self._draw_s <= CHEAP_DRAW_S or len(self._drawn[slot].shifts) >= MOST_SHIFTS
+        drawn = self._drawn[slot]
+        cheap = self._draw_s <= CHEAP_DRAW_S or len(drawn.shifts) >= MOST_SHIFTS or not self._touchable
         (self.redraw if cheap else self.touch)(slot, arm)
 
     def _draw_twice(self) -> tuple[bool, float]:
@@ -182,13 +186,14 @@ class Stage:
         return digests[0] == digests[1], min(seconds)
 
     def touch(self, slot: int, arm: str = "candidate") -> None:
-        """Shift the float inputs by a random distance and shrink them by up to 1.6 %.
+        """Shift the float inputs by a random distance and shrink each element by up to 1.6 %.
 
         No result of an earlier call is right any more. Far cheaper than a new draw, and enough against results that are
         kept by address or by a look at the contents, whatever the look takes in: single elements, sums or extremes.
-        Rows stay whole where the reference returns integers, because ties within one leave its choice open.
+        Rows stay whole where the reference returns integers, because ties within one leave its choice open. Inputs that
+        cannot be changed so (integers, fp8, or those of a task with `perturb = false`) stay as they are.
         """
-        if not self.perturb:
+        if not self._touchable:
             return
         drawn = self._drawn[slot]
         drawn.expected = None
@@ -199,9 +204,9 @@ class Stage:
         masters = drawn.kept if drawn.values is None else dict(enumerate(tensors_of(drawn.values)))
         both = self._inputs_of_both(slot, arm)
         for index, seen in enumerate(tensors_of(self.slots[slot])):
-            if not seen.is_floating_point() or seen.numel() < 2:
+            if not _changes(seen):
                 continue
-            distance, shrunk = int.from_bytes(os.urandom(6), "little"), 1.0 - random.random() / 64
+            distance, shrunk = int.from_bytes(os.urandom(6), "little"), 1.0 - random.random() / 128
             shifts[index] = distance, shrunk
             master = masters.get(index)
             if master is not None:
@@ -510,14 +515,26 @@ def _wide_bytes(tensors: Sequence[torch.Tensor]) -> int:
     return sum(t.numel() * memory.wide_item_bytes(dtype_name(t)) for t in tensors)
 
 
+def _changes(tensor: torch.Tensor) -> bool:
+    """Return whether `_shift` makes another tensor of it."""
+    return tensor.is_floating_point() and tensor.numel() > 1 and tensor.element_size() in _BITS
+
+
 def _shift(tensor: torch.Tensor, distance: int, shrunk: float, *, pieces: bool, rows: bool) -> None:
-    """Shift the elements (or whole rows), all of them or each piece in itself, and shrink them."""
+    """Shift the elements (or whole rows), all of them or each piece in itself, and shrink each by its own bits.
+
+    One factor for all of them would show: a sorted list, a norm or a sum of what was shifted is the old one, shrunk.
+    """
     flat = tensor.view(-1)
     unit = tensor.shape[-1] if rows and tensor.dim() > 1 else 1
+    width = 8 * tensor.element_size()
+    odd = distance % 2 ** (width - 2) * 2 + 1
     for piece in flat.split(max(_PIECE // unit, 1) * unit if pieces else flat.numel()):
-        wide = piece if piece.element_size() > 1 else piece.float()
-        moved = distance % max(1, piece.numel() // unit - 1) + 1
-        piece.copy_(wide.roll(moved * unit).mul_(shrunk))
+        rolled = piece.roll((distance % max(1, piece.numel() // unit - 1) + 1) * unit)
+        for part in rolled.split(_PIECE):
+            chosen = (part.view(_BITS[part.element_size()]) * odd >> (width - 8)).float()  # -128 to 127
+            part.mul_(chosen.mul_(-1 / 2**15).add_(shrunk - 1 / 256))
+        piece.copy_(rolled)
 
 
 def _poison(outputs: Sequence[torch.Tensor]) -> None:

@@ -11,7 +11,7 @@ from scipy import stats
 
 from forewarp.core.values import Verdict
 from forewarp.gpu_runner import statistics
-from forewarp.gpu_runner.statistics import Samples
+from forewarp.gpu_runner.statistics import Pairs, Samples
 from forewarp.gpu_runner.worker.timing import SIGHTING
 
 
@@ -34,7 +34,7 @@ def steady(values: Sequence[float], hz: float = 1.9e9) -> tuple[float, ...]:
 
 def test_block_log_ratio_by_hand() -> None:
     # Two blocks; candidate 1 s and 4 s (geometric mean 2), anchor 8 s twice: log(8/2); then equal arms: 0.
-    ratios = statistics.block_log_ratios([1.0, 4.0, 3.0, 3.0], [8.0, 8.0, 3.0, 3.0])
+    ratios = Pairs([1.0, 4.0, 3.0, 3.0], [8.0, 8.0, 3.0, 3.0]).log_ratios()
     assert ratios == pytest.approx([math.log(4), 0.0])
 
 
@@ -69,18 +69,65 @@ def test_the_unit_of_time_does_not_matter() -> None:
 def test_an_outlier_counts_the_same_however_far_out(factor: float) -> None:
     candidate, anchor = noisy(0.02, 12, 0.002)
     spoilt = (candidate[0] * factor, *candidate[1:])
-    timed, clean = statistics.compare(spoilt, anchor), statistics.compare(candidate, anchor)
+    timed, clean = statistics.compare(Pairs(spoilt, anchor)), statistics.compare(Pairs(candidate, anchor))
     assert timed.speedup == pytest.approx(clean.speedup, rel=2e-3)
     assert timed.high - timed.low < 2 * (clean.high - clean.low)
 
 
+def native(slow: Callable[[int], bool], factor: float = 3.0, blocks: int = 96, held_up: float = 0.3) -> Samples:
+    """Candidate whose calls are slow by their number, beside an anchor; other processes hold both up, at random."""
+    rng = np.random.default_rng(blocks)
+    delays = [1 + 0.5 * (rng.random(2 * blocks) < held_up) for _ in range(2)]
+    quick, anchor = noisy(0.0, blocks, 0.002)
+    calls = np.asarray(quick) * [factor if slow(i) else 1.0 for i in range(2 * blocks)] * delays[0]
+    return Samples("w", tuple(calls.tolist()), tuple((anchor * delays[1]).tolist()), 0.0, mode="native")
+
+
 def test_a_call_of_native_code_that_was_held_up_does_not_count() -> None:
-    """Each block holds up one of the candidate's two calls; by their mean it would be slower."""
-    quick, anchor = noisy(0.0, 100, 0.002)
-    candidate = [s * (1 + (i % 4 in (0, 3))) for i, s in enumerate(quick)]
-    native = Samples("even", tuple(candidate), tuple(anchor), 0.0, mode="native")
-    assert statistics.timing(native).speedup == pytest.approx(1.0, abs=0.005)
-    assert statistics.timing(replace(native, mode="call")).speedup < 0.8
+    """Other processes hold up three calls in ten by half, of both arms."""
+    even = native(lambda i: False)
+    timed = statistics.timing(even)
+    assert not statistics.pairs_of(even).all_count()
+    assert timed.speedup == pytest.approx(1.0, abs=0.005)
+    by_means = statistics.timing(replace(even, mode="call"))
+    assert timed.high - timed.low < (by_means.high - by_means.low) / 2
+
+
+@pytest.mark.parametrize(
+    ("slow", "share"),
+    [
+        (lambda i: i % 2 == 0, 1 / 2),
+        (lambda i: (i + i // 8) % 2 == 0, 1 / 2),
+        (lambda i: i % 3 == 0, 1 / 3),
+        (lambda i: i % 10 == 0, 1 / 10),
+    ],
+    ids=["every second", "every second, shifted now and then", "every third", "every tenth"],
+)
+@pytest.mark.parametrize("busy", [0.0, 0.3])
+def test_calls_that_are_slow_now_and_then_all_count(slow: Callable[[int], bool], share: float, busy: float) -> None:
+    """By the shorter of two calls, half of the work or more would go uncounted."""
+    blocks = 96 if share > 0.1 else 400
+    timed = statistics.timing(native(slow, blocks=blocks, held_up=busy))
+    assert timed.speedup == pytest.approx(1 / (1 + 2 * share), rel=0.08)
+    assert timed.low < 1 / (1 + 2 * share) < timed.high
+
+
+def test_few_blocks_of_native_code_leave_no_call_out() -> None:
+    """Six blocks are too few to tell noise from a candidate that is slow every second time."""
+    assert statistics.timing(native(lambda i: i % 2 == 0, blocks=6, held_up=0.0)).speedup == pytest.approx(
+        0.5, rel=0.05
+    )
+
+
+@pytest.mark.parametrize("held_up", [0.02, 0.3])
+def test_equal_native_arms_are_seldom_called_uneven(held_up: float) -> None:
+    rng, uneven = np.random.default_rng(3), 0
+    for _ in range(500):
+        arms = np.exp(
+            rng.normal(0.0, 0.01, (2, 200)) + 0.7 * rng.exponential(1, (2, 200)) * (rng.random((2, 200)) < held_up)
+        )
+        uneven += Pairs(arms[0], arms[1], "native").all_count()
+    assert uneven <= 11
 
 
 def ticked(values: Sequence[float], tick: float) -> tuple[float, ...]:
@@ -90,49 +137,49 @@ def ticked(values: Sequence[float], tick: float) -> tuple[float, ...]:
 def test_a_coarse_timer_is_not_taken_for_certainty() -> None:
     # 100 us at 0.1 % noise and ticks of 2 us: all samples fall on one tick, and so would those of a 0.8 % slower arm.
     candidate, anchor = noisy(-0.008, 100, 0.001)
-    same = statistics.compare(ticked(candidate, 2e-6), ticked(anchor, 2e-6))
+    same = statistics.compare(Pairs(ticked(candidate, 2e-6), ticked(anchor, 2e-6)))
     assert same.speedup == pytest.approx(1.0)
     assert same.low < math.exp(-0.008) < same.high
     one = Samples("w", ticked(candidate, 2e-6), ticked(anchor, 2e-6), 0.0)
     assert statistics.timing(one).verdict == "inconclusive"
-    assert statistics.settled(one.candidate_s, one.anchor_s, 5) == ""
+    assert statistics.settled(replace(one, looks=5)) == ""
 
 
 def test_ticks_below_the_noise_cost_nothing() -> None:
     candidate, anchor = noisy(0.02, 100, 0.01)
-    fine = statistics.compare(ticked(candidate, 5e-7), ticked(anchor, 5e-7))
-    exact = statistics.compare(candidate, anchor)
+    fine = statistics.compare(Pairs(ticked(candidate, 5e-7), ticked(anchor, 5e-7)))
+    exact = statistics.compare(Pairs(candidate, anchor))
     assert math.log(fine.high / fine.low) == pytest.approx(math.log(exact.high / exact.low), rel=0.05)
 
 
 def test_compare_keeps_every_sample() -> None:
     candidate, anchor = noisy(0.0, 12, 0.01)
-    compared = statistics.compare(candidate, anchor)
+    compared = statistics.compare(Pairs(candidate, anchor))
     assert (compared.candidate_s, compared.anchor_s) == (candidate, anchor)
     assert compared.low < compared.speedup < compared.high
 
 
 def test_too_few_blocks_are_refused() -> None:
     with pytest.raises(ValueError, match="3 blocks give no interval"):
-        statistics.compare([1.0] * 6, [1.0] * 6)
+        statistics.compare(Pairs([1.0] * 6, [1.0] * 6))
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
 def test_impossible_times_are_refused(bad: float) -> None:
     with pytest.raises(ValueError, match="not a positive, finite number"):
-        statistics.compare([1.0] * 7 + [bad], [1.0] * 8)
+        statistics.compare(Pairs([1.0] * 7 + [bad], [1.0] * 8))
 
 
 def test_arms_of_different_length_are_refused() -> None:
     with pytest.raises(ValueError, match="shape"):
-        statistics.compare([1.0] * 10, [1.0] * 12)
+        statistics.compare(Pairs([1.0] * 10, [1.0] * 12))
 
 
 def test_neighbours_that_resemble_each_other_widen_the_interval() -> None:
     candidate, anchor = noisy(0.0, 200, 0.01)
-    order = np.argsort(statistics.block_log_ratios(candidate, anchor))
+    order = np.argsort(Pairs(candidate, anchor).log_ratios())
     sorted_pairs = [np.asarray(arm).reshape(-1, 2)[order].ravel().tolist() for arm in (candidate, anchor)]
-    mixed, grouped = statistics.compare(candidate, anchor), statistics.compare(*sorted_pairs)
+    mixed, grouped = statistics.compare(Pairs(candidate, anchor)), statistics.compare(Pairs(*sorted_pairs))
     assert grouped.speedup == pytest.approx(mixed.speedup)
     assert grouped.high - grouped.low > 1.5 * (mixed.high - mixed.low)
 
@@ -247,7 +294,7 @@ def test_unequal_controls_cast_doubt() -> None:
     candidate, anchor = noisy(0.05, 25, 0.005, seed=1)
     one = replace(samples(0.05), control_candidate_s=candidate, control_anchor_s=anchor)
     timed = statistics.timing(one)
-    assert timed.control == statistics.compare(candidate, anchor)
+    assert timed.control == statistics.compare(Pairs(candidate, anchor))
     assert timed.verdict == "ambiguous"
     assert statistics.overall([timed]) == "ambiguous"
     # What is far beyond the difference between equal arms is no less true for it.
@@ -268,7 +315,7 @@ def test_other_pairs_are_compared_and_the_rest_passed_on() -> None:
         launched_anchor_s=launched[1],
     )
     timed = statistics.timing(one)
-    assert (timed.warm, timed.launched) == (statistics.compare(*warm), statistics.compare(*launched))
+    assert (timed.warm, timed.launched) == (statistics.compare(Pairs(*warm)), statistics.compare(Pairs(*launched)))
     assert (timed.mode, timed.control, timed.cycles) == ("graph", None, None)
 
 
@@ -350,40 +397,36 @@ def test_opposite_controls_cancel_in_the_mean() -> None:
     ],
 )
 def test_reasons_to_stop(gap: float, blocks: int, noise: float, reason: str) -> None:
-    assert statistics.settled(*noisy(gap, blocks, noise), planned_looks=5) == reason
+    assert statistics.settled(replace(samples(gap, blocks, noise), looks=5)) == reason
 
 
 def test_what_the_spread_between_sessions_leaves_open_is_looked_at_again() -> None:
-    arms = noisy(0.0, 25, 0.008)
-    assert statistics.settled(*arms, 5) == "settled"
-    assert statistics.settled(*arms, 5, session_sd=0.01) == ""
-    assert statistics.settled(*noisy(0.0, 200, 0.003), 5, session_sd=0.01) == "precise"
+    arms = replace(samples(0.0, 25, 0.008), looks=5)
+    assert statistics.settled(arms) == "settled"
+    assert statistics.settled(replace(arms, session_sd=0.01)) == ""
+    assert statistics.settled(replace(samples(0.0, 200, 0.003), looks=5, session_sd=0.01)) == "precise"
 
 
 def test_late_looks_end_where_the_spread_between_sessions_outweighs_what_is_open() -> None:
-    arms = noisy(0.0, 25, 0.02)
-    assert statistics.settled(*arms, 5, session_sd=0.01) == ""
-    assert statistics.settled(*arms, 5, session_sd=0.005, late=True) == ""
-    assert statistics.settled(*arms, 5, session_sd=0.01, late=True) == "precise"
+    arms = replace(samples(0.0, 25, 0.02), looks=5)
+    assert statistics.settled(replace(arms, session_sd=0.01)) == ""
+    assert statistics.settled(replace(arms, session_sd=0.005), late=True) == ""
+    assert statistics.settled(replace(arms, session_sd=0.01), late=True) == "precise"
 
 
 def test_a_contradiction_between_time_and_cycles_is_looked_at_again() -> None:
     one = clocked(0.05, 2.0e9, 1.9e9, noise=0.008)
-    arms = one.candidate_s[:24], one.anchor_s[:24]
-    assert statistics.settled(*arms, 5) == "settled"
-    assert statistics.settled(*arms, 5, one.candidate_hz[:24], one.anchor_hz[:24]) == ""
+    arms = Samples("w", one.candidate_s[:24], one.anchor_s[:24], 0.0, looks=5)
+    assert statistics.settled(arms) == "settled"
+    clocks = one.candidate_hz[:24], one.anchor_hz[:24]
+    assert statistics.settled(replace(arms, candidate_hz=clocks[0], anchor_hz=clocks[1])) == ""
 
 
 def measured(draw: Callable[[int], tuple[np.ndarray, np.ndarray]]) -> statistics.WorkloadTiming:
     """Run the stopping rule over one session's samples."""
-    candidate, anchor = draw(statistics.LOOKS[-1])
-    blocks = next(
-        (b for b in statistics.LOOKS[:-1] if statistics.settled(candidate[: 2 * b], anchor[: 2 * b], 5)),
-        statistics.LOOKS[-1],
-    )
-    return statistics.timing(
-        Samples("w", tuple(candidate[: 2 * blocks].tolist()), tuple(anchor[: 2 * blocks].tolist()), 0.0, looks=5)
-    )
+    candidate, anchor = (tuple(arm.tolist()) for arm in draw(statistics.LOOKS[-1]))
+    so_far = (Samples("w", candidate[: 2 * n], anchor[: 2 * n], 0.0, looks=5) for n in statistics.LOOKS)
+    return statistics.timing(next(s for s in so_far if statistics.settled(s) or len(s.anchor_s) == len(anchor)))
 
 
 @pytest.mark.parametrize("gap", [0.0, -0.02])

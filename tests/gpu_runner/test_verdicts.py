@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from forewarp.core.errors import WorkerError
 from forewarp.core.values import Measurement, Signature, TensorSpec, TimingMode
 from forewarp.gpu_runner.devices import detect_cpu, known_targets
 from forewarp.gpu_runner.executors import verdicts
 from forewarp.gpu_runner.executors.verdicts import measurement_without_times, session_sd, timings_of, with_times
-from forewarp.gpu_runner.statistics import Samples
+from forewarp.gpu_runner.statistics import NO_TIME, Samples
 from forewarp.gpu_runner.worker.requests import Judgement
 
 TENSOR = TensorSpec("x", (1 << 20,), "float32")
@@ -83,7 +84,7 @@ def test_a_time_at_the_floor_is_possible(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_sessions_differ_by_a_share_and_by_an_offset(mode: TimingMode, kind: str, percent: float) -> None:
     target = known_targets()["h200"] if kind == "cuda" else detect_cpu()
-    samples = Samples("only", 3 * (100e-6,), 3 * (100e-6,), 0.0, mode=mode)
+    samples = Samples("only", 24 * (100e-6,), 24 * (100e-6,), 0.0, mode=mode)
     assert session_sd(target, samples) == pytest.approx(percent / 100)
 
 
@@ -96,3 +97,28 @@ def test_processors_that_others_keep_busy_make_a_cpu_less_sure(kind: str) -> Non
     spread = session_sd(target, samples)
     (timed,) = timings_of(document, target)
     assert timed.session_sd == pytest.approx(math.hypot(spread, 0.002 * (kind == "cpu")))
+
+
+def test_native_code_of_which_every_call_counts_says_so_and_is_less_sure() -> None:
+    samples = Samples("only", 50 * (100e-6, 300e-6), 100 * (200e-6,), 0.0, mode="native")
+    assert session_sd(detect_cpu(), samples) == pytest.approx(0.005)
+    found = measured(Judgement(status="ok", tier="T1", timings=(samples,)))
+    assert found.speedup == pytest.approx(1.0)
+    assert found.checks == (f"only: {verdicts.UNEVEN_CALLS}",)
+
+
+@pytest.mark.parametrize(
+    ("candidate_s", "reason"),
+    [
+        (50 * (NO_TIME, 40e-6), "of 200 timed calls 50 came out with no time at all"),
+        (tuple(40e-6 * 10 ** (4 * math.sin(i)) for i in range(100)), "the times tell nothing"),
+    ],
+)
+def test_a_clock_that_gave_no_times_is_nobodys_cheat(candidate_s: tuple[float, ...], reason: str) -> None:
+    """So it was on a GPU whose memory other processes had filled: an honest kernel came out below the floor."""
+    judged = answer(40e-6, 100e-6)
+    document = replace(judged, timings=(replace(judged.timings[0], candidate_s=candidate_s),))
+    with pytest.raises(WorkerError, match=reason) as raised:
+        measured(document)
+    assert "neither task nor candidate is to blame" in str(raised.value)
+    assert "run the command again" in str(raised.value.hint)
