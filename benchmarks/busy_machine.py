@@ -98,7 +98,7 @@ def measured(device: str, busy: Sequence[int], rounds: range) -> Iterator[dict[s
                         os.kill(burner.pid, signal.SIGCONT if i < beside else signal.SIGSTOP)
                     m = executor.measure(task, kernels[extra], builds[extra], Subject(kernels[0], builds[0]))
                     timed = m.workloads[0]
-                    by_means = statistics.compare(statistics.Pairs(timed.candidate_s, timed.anchor_s)).speedup
+                    by_means = statistics.compare(statistics.PairedSamples(timed.candidate_s, timed.anchor_s)).speedup
                     yield (
                         {"extra": extra, "busy": beside, "status": m.status, "verdict": m.verdict}
                         | {"speedup": m.speedup, "low": m.low, "high": m.high, "by_means": by_means}

@@ -187,7 +187,7 @@ def replayed(pool: Sequence[list[Blocks]], ratio: float, rng: np.random.Generato
     stopped, count = 0, 0
     for workloads in pool:
         truth = math.exp(
-            float(np.mean([math.log(statistics.compare(statistics.Pairs(c, a)).speedup) for c, a in workloads]))
+            float(np.mean([math.log(statistics.compare(statistics.PairedSamples(c, a)).speedup) for c, a in workloads]))
         )
         for _ in range(turns):
             starts = [2 * int(rng.integers(0, len(c) // 2)) for c, _ in workloads]

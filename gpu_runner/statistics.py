@@ -100,7 +100,7 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class PairedSamples:
     """Seconds of both arms, two samples of each per block, and how calls were made."""
 
     candidate_s: Sequence[float]
@@ -202,12 +202,12 @@ class _Series:
         return _estimate(self.cycles, self.grain, self.trimmed) if len(self.cycles) >= MIN_BLOCKS else None
 
 
-def pairs_of(timed: WorkloadTiming | Samples) -> Pairs:
+def pairs_of(timed: WorkloadTiming | Samples) -> PairedSamples:
     """Return the timed calls of both arms."""
-    return Pairs(timed.candidate_s, timed.anchor_s, timed.mode)
+    return PairedSamples(timed.candidate_s, timed.anchor_s, timed.mode)
 
 
-def compare(pairs: Pairs) -> Comparison:
+def compare(pairs: PairedSamples) -> Comparison:
     """Compare two arms; raises ValueError below `MIN_BLOCKS` blocks."""
     return _comparison(pairs.estimate(), LEVEL, pairs.candidate_s, pairs.anchor_s, keep=True)
 
@@ -372,11 +372,11 @@ def _mean(estimates: Sequence[_Estimate], weights: Sequence[float]) -> _Estimate
 
 
 def _control(control: Comparison | None, mode: TimingMode) -> _Estimate | None:
-    return None if control is None else Pairs(control.candidate_s, control.anchor_s, mode).estimate()
+    return None if control is None else PairedSamples(control.candidate_s, control.anchor_s, mode).estimate()
 
 
 def _pair(candidate_s: Sequence[float], anchor_s: Sequence[float], mode: TimingMode = "call") -> Comparison | None:
-    return compare(Pairs(candidate_s, anchor_s, mode)) if len(candidate_s) >= 2 * MIN_BLOCKS else None
+    return compare(PairedSamples(candidate_s, anchor_s, mode)) if len(candidate_s) >= 2 * MIN_BLOCKS else None
 
 
 def _comparison(

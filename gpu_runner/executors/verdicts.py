@@ -49,7 +49,7 @@ DISTURBED: Mapping[TimingMode, float] = {"call": 0.01, "native": 0.001}
 Seen in `benchmarks/busy_machine.py` for native code; nothing has tested it for modules.
 """
 ALL_COUNT: Final = (0.005, 0.01)
-"""Both of these standard deviations for native code of which all calls count (`statistics.Pairs.all_count`).
+"""Both of these standard deviations for native code of which all calls count (`statistics.PairedSamples.all_count`).
 
 `benchmarks/busy_machine.py` saw 0.33, 1.21 and 1.98 % beside no, one and two busy processes.
 """

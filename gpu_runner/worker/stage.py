@@ -139,7 +139,8 @@ class Stage:
         self._again = self._shared and alike
         inputs = tensors_of(self.slots[0])
         self.lean = (memory.is_large(sum(t.nbytes for t in inputs), self.device) if lean is None else lean) and alike
-        self._touchable = perturb and any(map(_changes, inputs))
+        changing = sum(t.nbytes for t in inputs if _changes(t))
+        self._touchable = perturb and 2 * changing > sum(t.nbytes for t in inputs)
         self._pieces = memory.in_pieces(_wide_bytes(inputs), _wide_bytes(self.outputs), self.device)
         self._drawn = [Drawn(None) for _ in self.slots]
         for slot in range(self.slot_count):
@@ -190,8 +191,9 @@ class Stage:
 
         No result of an earlier call is right any more. Far cheaper than a new draw, and enough against results that are
         kept by address or by a look at the contents, whatever the look takes in: single elements, sums or extremes.
-        Rows stay whole where the reference returns integers, because ties within one leave its choice open. Inputs that
-        cannot be changed so (integers, fp8, or those of a task with `perturb = false`) stay as they are.
+        Rows stay whole where the reference returns integers, because ties within one leave its choice open. What
+        cannot be changed so (integers, fp8, or a task with `perturb = false`) stays as it is; so does all else where
+        that is half of the bytes or more.
         """
         if not self._touchable:
             return

@@ -11,7 +11,7 @@ from scipy import stats
 
 from forewarp.core.values import Verdict
 from forewarp.gpu_runner import statistics
-from forewarp.gpu_runner.statistics import Pairs, Samples
+from forewarp.gpu_runner.statistics import PairedSamples, Samples
 from forewarp.gpu_runner.worker.timing import SIGHTING
 
 
@@ -34,7 +34,7 @@ def steady(values: Sequence[float], hz: float = 1.9e9) -> tuple[float, ...]:
 
 def test_block_log_ratio_by_hand() -> None:
     # Two blocks; candidate 1 s and 4 s (geometric mean 2), anchor 8 s twice: log(8/2); then equal arms: 0.
-    ratios = Pairs([1.0, 4.0, 3.0, 3.0], [8.0, 8.0, 3.0, 3.0]).log_ratios()
+    ratios = PairedSamples([1.0, 4.0, 3.0, 3.0], [8.0, 8.0, 3.0, 3.0]).log_ratios()
     assert ratios == pytest.approx([math.log(4), 0.0])
 
 
@@ -69,7 +69,10 @@ def test_the_unit_of_time_does_not_matter() -> None:
 def test_an_outlier_counts_the_same_however_far_out(factor: float) -> None:
     candidate, anchor = noisy(0.02, 12, 0.002)
     spoilt = (candidate[0] * factor, *candidate[1:])
-    timed, clean = statistics.compare(Pairs(spoilt, anchor)), statistics.compare(Pairs(candidate, anchor))
+    timed, clean = (
+        statistics.compare(PairedSamples(spoilt, anchor)),
+        statistics.compare(PairedSamples(candidate, anchor)),
+    )
     assert timed.speedup == pytest.approx(clean.speedup, rel=2e-3)
     assert timed.high - timed.low < 2 * (clean.high - clean.low)
 
@@ -126,7 +129,7 @@ def test_equal_native_arms_are_seldom_called_uneven(held_up: float) -> None:
         arms = np.exp(
             rng.normal(0.0, 0.01, (2, 200)) + 0.7 * rng.exponential(1, (2, 200)) * (rng.random((2, 200)) < held_up)
         )
-        uneven += Pairs(arms[0], arms[1], "native").all_count()
+        uneven += PairedSamples(arms[0], arms[1], "native").all_count()
     assert uneven <= 11
 
 
@@ -137,7 +140,7 @@ def ticked(values: Sequence[float], tick: float) -> tuple[float, ...]:
 def test_a_coarse_timer_is_not_taken_for_certainty() -> None:
     # 100 us at 0.1 % noise and ticks of 2 us: all samples fall on one tick, and so would those of a 0.8 % slower arm.
     candidate, anchor = noisy(-0.008, 100, 0.001)
-    same = statistics.compare(Pairs(ticked(candidate, 2e-6), ticked(anchor, 2e-6)))
+    same = statistics.compare(PairedSamples(ticked(candidate, 2e-6), ticked(anchor, 2e-6)))
     assert same.speedup == pytest.approx(1.0)
     assert same.low < math.exp(-0.008) < same.high
     one = Samples("w", ticked(candidate, 2e-6), ticked(anchor, 2e-6), 0.0)
@@ -147,39 +150,42 @@ def test_a_coarse_timer_is_not_taken_for_certainty() -> None:
 
 def test_ticks_below_the_noise_cost_nothing() -> None:
     candidate, anchor = noisy(0.02, 100, 0.01)
-    fine = statistics.compare(Pairs(ticked(candidate, 5e-7), ticked(anchor, 5e-7)))
-    exact = statistics.compare(Pairs(candidate, anchor))
+    fine = statistics.compare(PairedSamples(ticked(candidate, 5e-7), ticked(anchor, 5e-7)))
+    exact = statistics.compare(PairedSamples(candidate, anchor))
     assert math.log(fine.high / fine.low) == pytest.approx(math.log(exact.high / exact.low), rel=0.05)
 
 
 def test_compare_keeps_every_sample() -> None:
     candidate, anchor = noisy(0.0, 12, 0.01)
-    compared = statistics.compare(Pairs(candidate, anchor))
+    compared = statistics.compare(PairedSamples(candidate, anchor))
     assert (compared.candidate_s, compared.anchor_s) == (candidate, anchor)
     assert compared.low < compared.speedup < compared.high
 
 
 def test_too_few_blocks_are_refused() -> None:
     with pytest.raises(ValueError, match="3 blocks give no interval"):
-        statistics.compare(Pairs([1.0] * 6, [1.0] * 6))
+        statistics.compare(PairedSamples([1.0] * 6, [1.0] * 6))
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
 def test_impossible_times_are_refused(bad: float) -> None:
     with pytest.raises(ValueError, match="not a positive, finite number"):
-        statistics.compare(Pairs([1.0] * 7 + [bad], [1.0] * 8))
+        statistics.compare(PairedSamples([1.0] * 7 + [bad], [1.0] * 8))
 
 
 def test_arms_of_different_length_are_refused() -> None:
     with pytest.raises(ValueError, match="shape"):
-        statistics.compare(Pairs([1.0] * 10, [1.0] * 12))
+        statistics.compare(PairedSamples([1.0] * 10, [1.0] * 12))
 
 
 def test_neighbours_that_resemble_each_other_widen_the_interval() -> None:
     candidate, anchor = noisy(0.0, 200, 0.01)
-    order = np.argsort(Pairs(candidate, anchor).log_ratios())
+    order = np.argsort(PairedSamples(candidate, anchor).log_ratios())
     sorted_pairs = [np.asarray(arm).reshape(-1, 2)[order].ravel().tolist() for arm in (candidate, anchor)]
-    mixed, grouped = statistics.compare(Pairs(candidate, anchor)), statistics.compare(Pairs(*sorted_pairs))
+    mixed, grouped = (
+        statistics.compare(PairedSamples(candidate, anchor)),
+        statistics.compare(PairedSamples(*sorted_pairs)),
+    )
     assert grouped.speedup == pytest.approx(mixed.speedup)
     assert grouped.high - grouped.low > 1.5 * (mixed.high - mixed.low)
 
@@ -294,7 +300,7 @@ def test_unequal_controls_cast_doubt() -> None:
     candidate, anchor = noisy(0.05, 25, 0.005, seed=1)
     one = replace(samples(0.05), control_candidate_s=candidate, control_anchor_s=anchor)
     timed = statistics.timing(one)
-    assert timed.control == statistics.compare(Pairs(candidate, anchor))
+    assert timed.control == statistics.compare(PairedSamples(candidate, anchor))
     assert timed.verdict == "ambiguous"
     assert statistics.overall([timed]) == "ambiguous"
     # What is far beyond the difference between equal arms is no less true for it.
@@ -315,7 +321,10 @@ def test_other_pairs_are_compared_and_the_rest_passed_on() -> None:
         launched_anchor_s=launched[1],
     )
     timed = statistics.timing(one)
-    assert (timed.warm, timed.launched) == (statistics.compare(Pairs(*warm)), statistics.compare(Pairs(*launched)))
+    assert (timed.warm, timed.launched) == (
+        statistics.compare(PairedSamples(*warm)),
+        statistics.compare(PairedSamples(*launched)),
+    )
     assert (timed.mode, timed.control, timed.cycles) == ("graph", None, None)
 
 
