@@ -47,8 +47,7 @@ class Options(Where, total=False):
 
     Caps besides the budget: `max_gpu_seconds`, `max_usd`, `max_tokens`, `deadline` in seconds. Models: `base_url` of an
     OpenAI-compatible server, `forecast_model`, `language` to keep to. `allow_tf32` accepts products in TF32,
-    `gradients` asks for them ("only" or "too"), `size` sets module constants of the task ({"batch_size": 4}), `inputs`
-    is a file of captured calls, which become the task's shapes.
+    `gradients` asks for them ("only" or "too"), `size` sets module constants of the task ({"batch_size": 4}).
     Policy: `confirm`, `holdout`, `audit`, `explore`, `proposals`, `measure_per_round`, `patience`, `plans`,
     `learn_across_runs`. The rest is that of `Where`.
     """
@@ -63,7 +62,6 @@ class Options(Where, total=False):
     allow_tf32: bool
     gradients: AskedGradients | None
     size: Mapping[str, int]
-    inputs: str | Path | None
     confirm: bool
     holdout: bool
     audit: float | None

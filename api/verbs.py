@@ -38,7 +38,6 @@ def forecast(
     forecaster: Literal["learned", "llm", "cascade"] | Forecaster | None = None,
     model: str | None = None,
     base_url: str | None = None,
-    inputs: str | Path | None = None,
     allow_tf32: bool = False,
     gradients: AskedGradients | None = None,
     size: Mapping[str, int] | None = None,
@@ -49,8 +48,8 @@ def forecast(
 
     Of several kernels `ranking` holds all, the most promising first, and the other fields are about that one. `target`
     is a GPU that need not be here (a100, h100, h200, b200, l40s, rtx4090), instead of `device`. `tunables` are for
-    every kernel. The forecaster is cascade where a model is given, else learned. `inputs` is a file of captured calls,
-    which become the task's shapes (see docs/tasks.md). `allow_tf32`, `gradients` and `size` are as in `measure`.
+    every kernel. The forecaster is cascade where a model is given, else learned.
+    `allow_tf32`, `gradients` and `size` are as in `measure`.
     """
     from forewarp.tools.forecast_kernel import forecast_kernel
 
@@ -63,7 +62,6 @@ def forecast(
         task=task,
         kernel=chosen[0] if len(chosen) == 1 else None,
         kernels=chosen if len(chosen) > 1 else [],
-        inputs=inputs,
         allow_tf32=allow_tf32,
         gradients=gradients,
         size=size or {},
@@ -86,7 +84,6 @@ def measure(
     allow_tf32: bool = False,
     gradients: AskedGradients | None = None,
     size: Mapping[str, int] | None = None,
-    inputs: str | Path | None = None,
     device: str = "auto",
     **where: Unpack[Where],
 ) -> MeasureResult:
@@ -95,7 +92,6 @@ def measure(
     `allow_tf32` accepts products in TF32 where the reference computes them in fp32; such results are kept apart.
     `gradients` asks for them, given upstream ones: "only" in place of outputs, "too" behind them. `size` sets module
     constants of the task, such as {"batch_size": 4}: a smaller shape to try.
-    `inputs` is a file of captured calls, which become the task's shapes (see docs/tasks.md).
     A kernel that fails is a result with a status. It is recorded in the archive, where later forecasts learn from it.
     """
     from forewarp.tools.measure_kernel import measure_kernel
@@ -103,7 +99,6 @@ def measure(
     one = kernel_of(kernel, tunables)
     given = {
         "task": task,
-        "inputs": inputs,
         "against": against,
         "allow_tf32": allow_tf32,
         "gradients": gradients,
@@ -122,7 +117,6 @@ def measure_all(
     allow_tf32: bool = False,
     gradients: AskedGradients | None = None,
     size: Mapping[str, int] | None = None,
-    inputs: str | Path | None = None,
     device: str = "auto",
     **where: Unpack[Where],
 ) -> MeasureManyResult:
@@ -132,7 +126,6 @@ def measure_all(
     several = [kernel_of(k, tunables) for k in kernels]
     given = {
         "task": task,
-        "inputs": inputs,
         "against": against,
         "allow_tf32": allow_tf32,
         "gradients": gradients,
@@ -220,13 +213,12 @@ def validate(
     allow_tf32: bool = False,
     gradients: AskedGradients | None = None,
     size: Mapping[str, int] | None = None,
-    inputs: str | Path | None = None,
     device: str = "auto",
     **where: Unpack[Where],
 ) -> ValidateResult:
     """Try answers on a task that must be turned down, before anything is measured on it."""
     from forewarp.tools.validate_task import validate_task
 
-    given = {"task": task, "inputs": inputs, "allow_tf32": allow_tf32, "gradients": gradients, "size": size or {}}
+    given = {"task": task, "allow_tf32": allow_tf32, "gradients": gradients, "size": size or {}}
     request = request_of(validate, ValidateRequest, device, where, **given)
     return validate_task(request, executors=where.get("executors"))

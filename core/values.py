@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from forewarp.core import bins
 
@@ -77,9 +77,6 @@ lie halfway between two of its values, and which one an honest kernel takes hang
 
 REFERENCE: Final = "reference"
 """The anchor of every measurement that is not against another kernel."""
-
-CAPTURED: Final = "inputs.json"
-"""Name under which a task's `files` hold captured inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +205,7 @@ class Task:
     `format` says how `reference` is to be read, `files` holds the modules that it imports, by file name. `perturb` is
     false where scaled or negated inputs would mean nothing to the reference. `mode` is that of reference and candidate
     modules. `family` names the kind of operation by which pools are split (`pool/README.md`), "" where none is known.
-    `allow_tf32` accepts products in TF32 where the reference computes them in fp32. Of a task with captured inputs,
-    `files` also holds these, as text under the name `CAPTURED`, and each workload is one of their calls. With
+    `allow_tf32` accepts products in TF32 where the reference computes them in fp32. With
     `gradients`, those are what a candidate returns, see `Backward`.
     """
 
@@ -249,12 +245,6 @@ class Task:
         if any(w != 1.0 for each in weights.values() for w in each):
             problem.append({"weights": weights})
         return _digest(self.reference, json.dumps(problem, sort_keys=True))
-
-    @property
-    def repeated_inputs(self) -> list[str]:
-        """Names of the captured calls of which nothing is drawn anew."""
-        calls: list[dict[str, Any]] = json.loads(self.files[CAPTURED])["calls"] if CAPTURED in self.files else []
-        return [c["name"] for c in calls if all("data" in t for t in c["tensors"])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 
 from forewarp.core import serde
-from forewarp.core.values import CAPTURED, Signature, Target, Workload
-from forewarp.gpu_runner.worker import captured, memory, problem
+from forewarp.core.values import Signature, Target, Workload
+from forewarp.gpu_runner.worker import memory, problem
 from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import ReferenceFailed, tensors_of
@@ -51,15 +51,12 @@ def run(job: DescribeJob, answer: Channel) -> None:
 def _describe(job: DescribeJob) -> dict[str, list[Signature]] | TaskFailure:
     signatures: list[Signature] = []
     for workload in job.workloads:
-        where = f"on the captured call {workload.name}: " if CAPTURED in job.task.files else ""
         try:
             signatures.append(describe(job, workload))
-        except captured.BadCapture as e:
-            return TaskFailure(str(e), hint="capture what forward is called with, self left out")
         except problem.ReferenceFailed as e:
-            return TaskFailure(f"{where}{e}")
+            return TaskFailure(str(e))
         except Exception as e:
-            return TaskFailure(f"{where}{type(e).__name__}: {e}", format_error(e, 4))
+            return TaskFailure(f"{type(e).__name__}: {e}", format_error(e, 4))
     return {"signatures": signatures}
 
 

@@ -48,8 +48,6 @@ _OWN: dict[str, tuple[Any, Any, str]] = {
     "source": (str | None, None, ""),
     "tunables": (dict[str, int] | None, None, ""),
     "language": (Language | None, None, ""),
-    "inputs": (str | None, None, ""),
-    "measure_kernel.inputs": (str | None, None, "File of captured calls."),
     "allow_tf32": (bool, False, ""),
     "measure_kernel.allow_tf32": (bool, False, "Accept TF32 for fp32."),
     "gradients": (AskedGradients | None, None, ""),
@@ -127,7 +125,6 @@ class Requests:
         """Return the request that arguments make, with `more` fields; raises `UsageError`."""
         fields: dict[str, Any] = {n: v for n, v in given.items() if n in kind.model_fields} | {
             "task": self.task(given["task"]),
-            "inputs": self.inputs(given["inputs"]),
         }
         if "place" in kind.model_fields:
             fields["place"] = self.place(given["device"])
@@ -143,21 +140,7 @@ class Requests:
         inside = self._files.root / given
         if _NAME.fullmatch(given) and not inside.exists():
             return given
-        from forewarp.tools import sources
-
-        found = self._files.locate(given, "task")
-        if found.is_dir() and (inputs := sources.captured_file(found)) is not None:
-            self._files.locate(str(inputs), "inputs of task.toml")
-        return str(found)
-
-    def inputs(self, given: str | None) -> str | None:
-        """Return where a file of captured inputs is; raises `UsageError` for one outside the workspace."""
-        if given is None:
-            return None
-        found = self._files.locate(given, "inputs")
-        if not found.is_file():
-            raise UsageError(f"inputs {given!r} is no regular file", hint="pass a file that torch.save wrote")
-        return str(found)
+        return str(self._files.locate(given, "task"))
 
     def kernel(self, given: Mapping[str, Any]) -> Kernel:
         """Return the one kernel that a call names by source or by path."""

@@ -67,13 +67,13 @@ class Tool(NamedTuple):
 TOOLS = (
     Tool("describe", texts.DESCRIBE, READS, "task language gradients about", Described),
     Tool("make_task", texts.MAKE_TASK, WRITES, "path function args init", TaskAnswer),
-    Tool("validate_task", texts.VALIDATE, READS, "task inputs device", ValidateAnswer, ValidateRequest),
-    Tool("inspect_kernel", texts.INSPECT, READS, f"{KERNEL} target check inputs", InspectAnswer, InspectRequest),
+    Tool("validate_task", texts.VALIDATE, READS, "task device", ValidateAnswer, ValidateRequest),
+    Tool("inspect_kernel", texts.INSPECT, READS, f"{KERNEL} target check", InspectAnswer, InspectRequest),
     Tool(
         "forecast_kernel",
         texts.FORECAST,
         READS.model_copy(update=OPEN),
-        f"{KERNEL} paths inputs against allow_tf32 gradients target device forecaster model detail",
+        f"{KERNEL} paths against allow_tf32 gradients target device forecaster model detail",
         ForecastAnswer,
         ForecastRequest,
     ),
@@ -81,7 +81,7 @@ TOOLS = (
         "measure_kernel",
         texts.MEASURE,
         RUNS,
-        f"{KERNEL} inputs against allow_tf32 gradients device wait_s detail",
+        f"{KERNEL} against allow_tf32 gradients device wait_s detail",
         MeasureAnswer,
         MeasureRequest,
     ),
@@ -89,7 +89,7 @@ TOOLS = (
         "search",
         texts.SEARCH,
         RUNS.model_copy(update=OPEN),
-        "task budget max_gpu_seconds max_usd max_tokens deadline_s forecaster model seed_kernels language inputs "
+        "task budget max_gpu_seconds max_usd max_tokens deadline_s forecaster model seed_kernels language "
         "allow_tf32 gradients seed device detail",
         SearchAnswer,
         SearchRequest,

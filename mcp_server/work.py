@@ -132,7 +132,6 @@ class Work:
         request = InspectRequest(
             task=self.requests.task(given["task"]),
             kernels=[self.requests.kernel(given)],
-            inputs=self.requests.inputs(given["inputs"]),
             target=given["target"] or "auto",
             check=given["check"],
             python=self.options.place.python,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from forewarp.gpu_runner.worker.captured import distribution
 from forewarp.models.jobs import Statement
 
 SPREAD = 0.1
 """Standard deviation given to weights that are all equal, as in models without training: a kernel has to use them."""
+_PIECE = 1 << 24
 _FAR = 3.0
 """Standard deviations from the mean at which the ends of a range say nothing."""
 
@@ -137,7 +137,7 @@ def _drawn(tensor: torch.Tensor, *, weight: bool) -> str:
         return _triangle(tensor) or f"torch.rand({shape}) < {float(tensor.float().mean()):.4g}"
     if not tensor.is_floating_point():
         return f"torch.randn({shape}, dtype={dtype})" if tensor.is_complex() else _whole(tensor)
-    about = distribution(tensor)
+    about = _distribution(tensor)
     if about is None:
         return _special(tensor, weight=weight)
     mean, std = about["mean"], about["std"]
@@ -148,6 +148,35 @@ def _drawn(tensor: torch.Tensor, *, weight: bool) -> str:
     low, high = (float(v) for v in tensor.aminmax())
     ends = f".clamp_({low:.4g}, {high:.4g})" if min(mean - low, high - mean) < _FAR * std else ""
     return f"{empty}.normal_({mean:.4g}, {std:.4g}){ends}"
+
+
+def _distribution(tensor: torch.Tensor) -> dict[str, Any] | None:
+    """Return mean, standard deviation and whether all values are in [0, 1]; None of what is no sample of anything.
+
+    That is a tensor with infinities or NaN, or with two values at most: a mask or a constant, which means something.
+    """
+    count = tensor.numel()
+    if not count:
+        return None
+    least, most, total = math.inf, -math.inf, 0.0
+    for piece in _pieces(tensor):
+        if not bool(piece.isfinite().all()):
+            return None
+        least, most = min(least, float(piece.min())), max(most, float(piece.max()))
+        total += float(piece.sum())
+    mean = total / count
+    squares, others = 0.0, False
+    for piece in _pieces(tensor):
+        squares += float((piece - mean).square().sum())
+        others = others or bool(((piece != least) & (piece != most)).any())
+    if not others:
+        return None
+    return {"mean": mean, "std": math.sqrt(squares / count), "unit": least >= 0.0 and most <= 1.0}
+
+
+def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Yield the elements in fp64, so many at a time that this takes little memory."""
+    return (piece.double() for piece in tensor.reshape(-1).split(_PIECE))
 
 
 def _triangle(mask: torch.Tensor) -> str:

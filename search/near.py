@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from forewarp.core.errors import TaskError
-from forewarp.core.values import CAPTURED, DeviceKind, Signature, Task, TensorSpec, Workload
+from forewarp.core.values import DeviceKind, Signature, Task, TensorSpec, Workload
 
 MOST = 3
 """Near shapes of a task, at most."""
@@ -46,10 +46,8 @@ def near_shapes(task: Task, kind: DeviceKind, signatures: Sequence[Signature], d
     Sizes become prime numbers a little smaller, or the next smaller power of two. A constant counts as a size if some
     dimension of an input or a parameter shrinks with it, and nothing grows. Of those, the most that the reference takes
     together are changed: `describe` says what it takes. `signatures` are the task's own, in the order of its workloads.
-    Equal arguments give equal shapes. Captured inputs have the sizes that they have.
+    Equal arguments give equal shapes.
     """
-    if CAPTURED in task.files:
-        return ()
     workloads = [
         _Sizes(task, kind, workload, signature, describe)
         for workload, signature in zip(task.workloads[kind], signatures, strict=True)

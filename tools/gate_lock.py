@@ -94,12 +94,10 @@ class LockedKernel(Part):
     language: Language
     sha256: str = Field(description="Identity: language, source and tunables.")
     task: str | None = Field(description="Bundled task, or path; null for a file of Triton kernels without a task.")
-    inputs: str | None = None
     task_sha256: str | None = None
     tolerance: LockedOutput | None = Field(default=None, description="The task's own; null where the dtype decides.")
     outputs: list[LockedOutput] = Field(default_factory=list[LockedOutput])
     against: str | None = Field(default=None, description="Kernel that it is timed against, instead of the reference.")
-    args: str = ""
     call: str = ""
     compiled: dict[str, list[LockedLaunch]] = Field(default_factory=dict[str, list[LockedLaunch]])
     forecasts: dict[str, LockedForecast] = Field(default_factory=dict[str, LockedForecast])
@@ -108,9 +106,9 @@ class LockedKernel(Part):
     )
 
     @property
-    def key(self) -> tuple[str, str, str, str, str]:
+    def key(self) -> tuple[str, str, str, str]:
         """Identity of the entry: where the kernel stands, and what it is for."""
-        return self.path, json.dumps(self.tunables, sort_keys=True), self.task or "", self.inputs or "", self.call
+        return self.path, json.dumps(self.tunables, sort_keys=True), self.task or "", self.call
 
 
 class GateLock(Part):
@@ -155,7 +153,7 @@ def files_of(lock: GateLock) -> list[str]:
     return [
         name
         for kernel in lock.kernels
-        for name in (kernel.path, kernel.inputs, kernel.against, kernel.task)
+        for name in (kernel.path, kernel.against, kernel.task)
         if name and name not in bundled
     ]
 
@@ -181,8 +179,8 @@ def lock_kernels(
     before = {k.key: k for k in read_lock(path).kernels} if path.exists() else {}
     if request.place.device == "replay":
         raise UsageError("a lock holds what was measured, not looked up", hint="leave --device replay out")
-    if request.task is None and (request.against or request.inputs):
-        raise UsageError("--against and --inputs are about a task, and none is given", hint="pass --task TASK")
+    if request.task is None and request.against:
+        raise UsageError("--against is about a task, and none is given", hint="pass --task TASK")
     locked: list[LockedKernel] = []
     problems: list[str] = []
     notes: list[str] = []
@@ -213,7 +211,7 @@ def _about_task(request: GateLockRequest, root: Path, executors: Executors) -> d
         return {"task": None}
     if isinstance(name, Task):
         raise UsageError("a lock names its tasks, and this one is no file", hint="pass a bundled name or a path")
-    task = sessions.load_task(name, place, inputs=request.inputs)
+    task = sessions.load_task(name, place)
     own, outputs = task.tolerance, list[LockedOutput]()
     if task.format != "gpumode":  # which checks its outputs itself
         for output in executors.get(place, task).describe(task)[0].outputs:
@@ -221,7 +219,6 @@ def _about_task(request: GateLockRequest, root: Path, executors: Executors) -> d
                 outputs.append(LockedOutput.of(tolerance, dtype=output.dtype))
     return {
         "task": name if name in sessions.bundled_tasks() else _relative(name, root),
-        "inputs": _relative(request.inputs, root) if request.inputs else None,
         "task_sha256": task.sha256,
         "tolerance": LockedOutput.of(own, dtype="") if own else None,
         "outputs": outputs,
@@ -247,7 +244,6 @@ def _locked(
         path=_relative(kernel.path or "", root),
         tunables=dict(candidate.tunables),
         against=_relative(against, root) if against else None,
-        args=request.args,
         call=request.call,
         **about,
     )
@@ -319,9 +315,8 @@ class KernelAtHand:
     def task(self) -> Task:
         """The kernel's task, to be judged by the tolerance that was locked; raises `TaskError`."""
         locked, name = self.locked, self.locked.task or ""
-        inputs = str(self._root / locked.inputs) if locked.inputs else None
         path = name if name in sessions.bundled_tasks() else str(self._root / name)
-        task = sessions.load_task(path, Place(), inputs=inputs)
+        task = sessions.load_task(path, Place())
         own = locked.tolerance and Tolerance(locked.tolerance.rtol, locked.tolerance.atol)
         return task if task.tolerance == own else replace(task, tolerance=own)
 
@@ -333,7 +328,7 @@ class KernelAtHand:
         if self.locked.language == "cpp":
             return None
         request = InspectRequest(kernels=[self._kernel], target=target, python=python)
-        about: dict[str, Any] = {"args": self.locked.args, "call": self.locked.call}
+        about: dict[str, Any] = {"call": self.locked.call}
         if self.locked.task is not None:
             about = {"task": self.task, "check": check}
         return inspect_kernels(request.model_copy(update=about), executors=self._executors).kernels[0]

@@ -25,7 +25,7 @@ from forewarp.inspection.tracing.files import arguments
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools import session as sessions
 from forewarp.tools import sources
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, Part, Place, TaskOptions, trim
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, Part, Place, trim
 from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import InspectRequest
 from forewarp.tools.wording import counted
@@ -183,16 +183,15 @@ def inspect_kernels(
         raise UsageError(
             "a check compares a kernel with the reference of a task, and none is given", hint="pass a task, too"
         )
-    if request.task is None and (request.inputs is not None or request.gradients is not None or request.size):
+    if request.task is None and (request.gradients is not None or request.size):
         raise UsageError(
-            "--inputs, --gradients and --size change a task, and none is given",
+            "--gradients and --size change a task, and none is given",
             hint="pass --task TASK, or leave them out",
         )
-    place, options = (
-        Place(python=request.python),
-        TaskOptions(inputs=request.inputs, gradients=request.gradients, size=request.size),
-    )
-    task = None if request.task is None else sessions.load_task(request.task, place, **options)
+    place = Place(python=request.python)
+    task = None
+    if request.task is not None:
+        task = sessions.load_task(request.task, place, gradients=request.gradients, size=request.size)
     if request.call:
         arguments.parse_call(request.call)
     found: list[KernelInspection] = []

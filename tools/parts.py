@@ -47,9 +47,8 @@ class Part(BaseModel):
 
 
 class TaskOptions(TypedDict, total=False):
-    """Options that change a task: its workloads' constants, captured calls as workloads, TF32 accepted, gradients."""
+    """Options that change a task: its workloads' constants, TF32 accepted, gradients."""
 
-    inputs: str | None
     allow_tf32: bool
     gradients: AskedGradients | None
     size: Mapping[str, int]

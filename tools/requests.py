@@ -26,13 +26,6 @@ Split = Literal["train", "validation", "test"]
 ExportFormat = Literal["package", "file", "vllm-op"]
 
 TaskName = Annotated[TaskOrFile, Field(description="Bundled task, task folder or KernelBench file.")]
-Inputs = Annotated[
-    FilePath | None,
-    Field(
-        description="File of captured calls (torch.save), which become the task's shapes, weighted by how often they "
-        "occur."
-    ),
-]
 TaskSize = Annotated[
     dict[str, int],
     Field(
@@ -105,7 +98,6 @@ class TaskRequest(Part):
     """Fields of every request about the kernels of one task."""
 
     task: TaskName
-    inputs: Inputs = None
     allow_tf32: bool = Field(
         default=False, description="Accept products in TF32 where the reference computes them in fp32."
     )
@@ -116,7 +108,7 @@ class TaskRequest(Part):
     @property
     def options(self) -> TaskOptions:
         """Return the options that change the task."""
-        return TaskOptions(inputs=self.inputs, allow_tf32=self.allow_tf32, gradients=self.gradients, size=self.size)
+        return TaskOptions(allow_tf32=self.allow_tf32, gradients=self.gradients, size=self.size)
 
 
 class MeasureRequest(TaskRequest):
@@ -237,7 +229,6 @@ class InspectRequest(Part):
         "as they call themselves.",
     )
     kernels: list[Kernel] = Field(min_length=1, description="Files that hold the kernels.")
-    inputs: Inputs = None
     gradients: Gradients = None
     size: TaskSize = Field(default_factory=dict[str, int])
     target: str = Field(
@@ -404,8 +395,7 @@ class SuiteRequest(Part):
     """Request for a suite: the problems, the kernels, the device, and the baselines to compare with."""
 
     problems: FilePath = Field(
-        description="Folder, file or quoted glob of KernelBench problems, or of GPU MODE task folders. NAME.inputs.pt "
-        "beside NAME.py holds captured calls, which become its shapes."
+        description="Folder, file or quoted glob of KernelBench problems, or of GPU MODE task folders."
     )
     kernels: FilePath | None = Field(
         default=None,
@@ -441,7 +431,6 @@ class GateLockRequest(Part):
         description="Bundled task, task folder or KernelBench file. Files of Triton kernels need none: what they "
         "compile to is locked, and no times are.",
     )
-    inputs: Inputs = None
     against: Against = None
     targets: list[str] = Field(
         default_factory=list[str],
@@ -449,8 +438,9 @@ class GateLockRequest(Part):
         "left out.",
     )
     measure: bool = Field(default=True, description="Measure kernels that the device runs.")
-    args: str = Field(default="", description='Without a task, values by parameter: "x=float32[4096,4096], n=4096".')
-    call: str = Field(default="", description="Without a task, the function of the file to call.")
+    call: str = Field(
+        default="", description="Without a task, the call to make, such as 'scaled(float32[4096, 4096], n=4096)'."
+    )
     out: FilePath = Field(default=LOCK_NAME, description="File of the lock; what it holds of other kernels stays.")
     place: Place = Place()
 

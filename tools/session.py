@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack, cast
 
@@ -143,21 +142,12 @@ def open_session(
 def load_task(name: str | Task, place: Place, **options: Unpack[TaskOptions]) -> Task:
     """Load a task by name or path; on replay, a name may also be that of a task that only the pool knows.
 
-    A `Task` is returned as it is, but for the options. Raises `TaskError`, also for what is wrong with the file of
-    inputs, and `UsageError` for inputs on replay.
+    A `Task` is returned as it is, but for the options. Raises `TaskError`.
     """
-    inputs, gradients = options.get("inputs"), options.get("gradients")
-    if inputs is not None and place.device == "replay":
-        raise UsageError("a recorded pool has no captured inputs", hint="leave the inputs out, or --device replay")
-    if inputs is not None:
-        sources.check_inputs(Path(inputs).expanduser())
+    gradients = options.get("gradients")
     loaded = name if isinstance(name, Task) else _loaded(name, place)
     if size := options.get("size"):
-        if inputs is not None:
-            raise UsageError("captured calls have sizes of their own", hint="leave out --size or --inputs")
         loaded = _resized(loaded, size)
-    if inputs is not None:
-        loaded = _with_inputs_of(place, loaded, Path(inputs).expanduser())
     if gradients and loaded.format != "kernelbench":
         raise TaskError(
             f"{loaded.name} has a check of its own, which knows no gradients",
@@ -191,15 +181,10 @@ def _resized(task: Task, size: Mapping[str, int]) -> Task:
     return replace(task, workloads=workloads)
 
 
-def _here(place: Place) -> str:
-    """Return the Python of this machine that has torch."""
-    return place.python if place.python and place.executor == "local" else sys.executable
-
-
 def _loaded(name: str, place: Place) -> Task:
     held = tasks_of(Path(place.pool).expanduser()) if place.device == "replay" and place.pool else {}
     try:
-        loaded = read_task(name, place)
+        loaded = read_task(name)
         if not held or loaded.sha256 in held or Path(name).exists():
             return loaded
     except TaskError:
@@ -217,19 +202,13 @@ def _loaded(name: str, place: Place) -> Task:
     )
 
 
-def read_task(name: str, place: Place) -> Task:
+def read_task(name: str) -> Task:
     """Read a task by bundled name or path; raises `TaskError`, also for files that are hostile by kind or size."""
     sources.check_task(Path(name))
     with sources.bounded_nesting(f"the task {name}", TaskError):
-        loaded = tasks.load(name, partial(_with_inputs_of, place))
+        loaded = tasks.load(name)
     sources.check_depth(loaded.reference, f"the reference of {name}", TaskError)
     return loaded
-
-
-def _with_inputs_of(place: Place, task: Task, path: Path) -> Task:
-    from forewarp.gpu_runner.executors import captured  # it takes a worker, which few tasks need
-
-    return captured.with_inputs(task, path, _here(place))
 
 
 def read_candidate(path: str | Path, tunables: Mapping[str, int] | None = None) -> Candidate:

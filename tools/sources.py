@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import stat
-import tomllib
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +14,6 @@ from forewarp.core.languages import KERNEL_SUFFIXES
 from forewarp.gpu_runner.formats import kernelbot
 from forewarp.gpu_runner.formats.candidate import MAX_SOURCE_BYTES
 
-MAX_INPUTS_BYTES = 1 << 30
-"""Most bytes of a file of captured inputs."""
 MAX_DEPTH = 300
 """Most levels of Python's syntax tree: what walks it recurses, and Python's own compiler gives up at a thousand."""
 
@@ -39,23 +36,6 @@ def check_task(path: Path) -> None:
     for file in files:
         if (problem := _problem_of(file, MAX_SOURCE_BYTES)) is not None:
             raise TaskError(f"the task's file {file} {problem}", hint="a task's files are short texts of their own")
-    if (inputs := captured_file(path)) is not None:
-        check_inputs(inputs)
-
-
-def check_inputs(path: Path) -> None:
-    """Raise `TaskError` for captured inputs that are no regular file, or too large."""
-    if (problem := _problem_of(path, MAX_INPUTS_BYTES)) is not None:
-        raise TaskError(f"the file of captured inputs {path} {problem}", hint="pass a file that torch.save wrote")
-
-
-def captured_file(folder: Path) -> Path | None:
-    """Return the file of captured inputs that a task's folder names in `task.toml`; None where it names none."""
-    try:
-        name = tomllib.loads((folder / "task.toml").read_text()).get("inputs")
-    except (OSError, ValueError, RecursionError):  # whoever loads the task says what is wrong with it
-        return None
-    return folder / name if isinstance(name, str) else None
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from forewarp.tools.parts import Device, Interval, Kernel, Place
 from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import SuiteRequest
 from forewarp.tools.session import Executors
-from forewarp.tools.suite_files import ProblemFile, choose_problems, find_kernels, find_problems, match
+from forewarp.tools.suite_files import choose_problems, find_kernels, find_problems, match
 from forewarp.tools.suite_measuring import COMPILED, SuiteMeasuring, SuiteProblem, SuiteProgress
 from forewarp.tools.suite_results import (
     Baseline,
@@ -105,7 +105,7 @@ def _load(request: SuiteRequest, executors: Executors) -> _Loaded:
     for file in chosen:
         files = matched.kernels[file.name]
         try:
-            task = _task(file, request.place)
+            task = sessions.read_task(str(file.path.absolute()))
         except TaskError as e:
             if not files and len(every) > 1 and _is_none(file.path):
                 loaded.unmatched.append(Unmatched(path=file.name, reason="it defines no Model, so it is no problem"))
@@ -124,14 +124,6 @@ def _load(request: SuiteRequest, executors: Executors) -> _Loaded:
         why = loaded.unreadable[0].log if loaded.unreadable else "none of the files defines a Model"
         raise TaskError(f"no problem of {request.problems} can be read: {why}")
     return loaded
-
-
-def _task(file: ProblemFile, place: Place) -> Task:
-    """Read a problem, with the captured calls of a file beside it as its workloads; raises `TaskError`."""
-    task = sessions.read_task(str(file.path.absolute()), place)
-    if file.inputs is None:
-        return task
-    return sessions.load_task(task, place, inputs=str(file.inputs))
 
 
 def _is_none(path: Path) -> bool:

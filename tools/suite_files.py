@@ -13,7 +13,6 @@ from forewarp.core.errors import UsageError
 from forewarp.core.languages import KERNEL_SUFFIXES
 from forewarp.gpu_runner.formats import kernelbot
 
-INPUTS_SUFFIX = ".inputs.pt"
 TASK_FILES = ("task.toml", kernelbot.NAME)
 
 _LEVEL = re.compile(r"level_?(\d+)", re.IGNORECASE)
@@ -33,12 +32,6 @@ class ProblemFile:
     def stem(self) -> str:
         """Its name without folders, such as 12_Matmul."""
         return PurePosixPath(self.name).name
-
-    @property
-    def inputs(self) -> Path | None:
-        """The file of captured calls beside a problem's own, `NAME.inputs.pt`; None where there is none."""
-        beside = self.path.with_name(f"{self.path.stem}{INPUTS_SUFFIX}")
-        return beside if self.path.suffix == ".py" and beside.exists() else None
 
     @property
     def number(self) -> str:

@@ -183,9 +183,6 @@ def measurement_of(
     )
     if measured.status != "ok":
         return measured
-    if alike := task.repeated_inputs:
-        note = f"inputs repeat, captured and not drawn anew: {', '.join(alike)}"
-        measured = replace(measured, checks=(*measured.checks, note))
     return with_times(measured, judged, signatures, target, {w.name: w.weight for w in task.workloads[target.kind]})
 
 

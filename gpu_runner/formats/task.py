@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,21 +24,20 @@ def bundled() -> list[str]:
     return sorted(p.parent.name for p in BUNDLED.glob("*/task.toml"))
 
 
-def load(name_or_path: str, with_inputs: Callable[[Task, Path], Task] | None = None) -> Task:
+def load(name_or_path: str) -> Task:
     """Load a task by bundled name, by folder (`task.toml` or KernelBot's `task.yml`), or by file.
 
-    A file is a KernelBench problem or a `task.yml`. Where the `task.toml` names captured inputs, `with_inputs` adds
-    them, which takes a worker (`executors.captured`). Raises `TaskError` that says what is missing.
+    A file is a KernelBench problem or a `task.yml`. Raises `TaskError` that says what is missing.
     """
     path = Path(name_or_path)
     if name_or_path in bundled():
-        return _from_folder(BUNDLED / name_or_path, with_inputs)
+        return _from_folder(BUNDLED / name_or_path)
     if path.name == kernelbot.NAME and path.is_file():
         return kernelbot.load(path)
     if (path / kernelbot.NAME).is_file() and not (path / "task.toml").exists():
         return kernelbot.load(path / kernelbot.NAME)
     if path.is_dir():
-        return _from_folder(path, with_inputs)
+        return _from_folder(path)
     if path.is_file():
         return _from_file(path)
     raise TaskError(
@@ -75,21 +74,12 @@ def _from_file(path: Path) -> Task:
     return Task(path.stem, path.stem, _reference(path), {"cpu": default, "cuda": default})
 
 
-def _from_folder(folder: Path, with_inputs: Callable[[Task, Path], Task] | None) -> Task:
+def _from_folder(folder: Path) -> Task:
     fields = task_table.read(folder / task_table.NAME)
-    inputs = fields.pop("inputs")
     fields["title"] = fields["title"] or folder.name
     seeds = (p for p in sorted((folder / "seeds").glob("*")) if p.suffix in KERNEL_SUFFIXES)
     reference = _reference(folder / "reference.py")
-    task = Task(folder.name, reference=reference, seeds=tuple(map(candidates.load, seeds)), **fields)
-    if not inputs:
-        return task
-    if with_inputs is None:
-        raise TaskError(
-            f"{folder} names captured inputs, which nothing here can read",
-            hint="pass it to forewarp's verbs, which start a worker to read them",
-        )
-    return with_inputs(task, folder / inputs)
+    return Task(folder.name, reference=reference, seeds=tuple(map(candidates.load, seeds)), **fields)
 
 
 def _workloads(table: Any) -> tuple[Workload, ...]:

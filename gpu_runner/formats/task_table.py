@@ -36,7 +36,6 @@ _SIMPLE: Mapping[str, tuple[Callable[[Any], bool], str, Any]] = {
         '"only", for gradients in place of outputs, or "too", for both',
         None,
     ),
-    "inputs": (_is_text, 'the name of a file such as "calls.pt"', ""),
 }
 """By key: a check of its value, what is expected, and the default."""
 _KEYS = (*_SIMPLE, "tolerance", "workloads")
@@ -48,7 +47,7 @@ _DOT = r"\s*\.\s*"
 def read(path: Path) -> dict[str, Any]:
     """Read and check a `task.toml`; raises `TaskError` with file, line, key and what is expected there.
 
-    Returns arguments of `Task` by name, and `inputs`, the file name of captured inputs, "" for none.
+    Returns arguments of `Task` by name.
     """
     try:
         content = path.read_bytes()

@@ -29,7 +29,6 @@ from forewarp.gpu_runner.worker.requests import (
     ObserveRequest,
     ObserverJob,
     ProbeJob,
-    ReadInputsJob,
     SeedsJob,
     TimingLook,
     ValidateJob,
@@ -69,13 +68,6 @@ def probe(job: ProbeJob, answer: Channel) -> None:
     if version := driver():
         found["driver"] = version
     answer.send(found)
-
-
-def read_inputs(job: ReadInputsJob, answer: Channel) -> None:
-    """Answer with the text of a file of captured inputs, or with what is wrong with it; read confined."""
-    from forewarp.gpu_runner.worker import captured
-
-    answer.send(run_confined(job, "cpu", lambda: captured.read(job.path, job.sha256), reads=[job.path]))
 
 
 def validate(job: ValidateJob, answer: Channel) -> None:

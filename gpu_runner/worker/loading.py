@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker import kernelbot
-from forewarp.gpu_runner.worker.captured import Call
 from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed
 from forewarp.gpu_runner.worker.requests import TaskJob
 
@@ -33,5 +32,5 @@ def _load(job: TaskJob, workload: Workload, weight_seed: int) -> Problem:
     task = job.task
     if task.format == "kernelbench":
         loaded = Problem.load(task.reference, workload, weight_seed, task.mode)
-        return replace(loaded, call=Call.of_task(task, workload.name), gradients=task.gradients)
+        return replace(loaded, gradients=task.gradients)
     return kernelbot.load(task.reference, task.files, workload, weight_seed, job.device)

@@ -14,7 +14,6 @@ import torch
 
 from forewarp.core.values import AskedGradients, Backward, Mode, Workload
 from forewarp.gpu_runner.worker import activity, differentiation
-from forewarp.gpu_runner.worker.captured import Call
 from forewarp.gpu_runner.worker.nest import NestBuilder, check_inputs, flatten, is_flat, leaves
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
 
@@ -72,10 +71,9 @@ class Problem:
     """A loaded reference for one workload: here a KernelBench file, in `kernelbot` a KernelBot task.
 
     The values of a slot are the tensors and numbers of `get_inputs()` in order of appearance (see `nest`). `state` and
-    `random` are what the workload's signature says of the reference, where a job has signatures. With a captured
-    `call`, that is drawn from instead of `get_inputs()`. Where `gradients` are asked for, the values of a slot end with
-    the upstream gradients, and calls take the backward pass as well, by the `backward` of the signature. `known` keeps
-    what is found out once.
+    `random` are what the workload's signature says of the reference, where a job has signatures. Where `gradients` are
+    asked for, the values of a slot end with the upstream gradients, and calls take the backward pass as well, by the
+    `backward` of the signature. `known` keeps what is found out once.
     """
 
     module: ModuleType
@@ -85,7 +83,6 @@ class Problem:
     mode: Mode = "train"
     state: tuple[str, ...] = ()
     random: bool = False
-    call: Call | None = None
     gradients: AskedGradients | None = None
     backward: Backward | None = None
     known: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
@@ -133,8 +130,6 @@ class Problem:
         return values if build is None else list(build(values))
 
     def _draw(self, seed: int, device: str) -> list[Any]:
-        if self.call is not None:
-            return self.call.draw(seed, device)
         torch.manual_seed(seed)
         with torch.device(device):
             data = self.module.get_inputs()

@@ -55,16 +55,6 @@ class ProbeJob(WorkerJob):
     triton: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadInputsJob(WorkerJob):
-    """Read the file of captured inputs at `path`."""
-
-    run = "forewarp.gpu_runner.worker.jobs:read_inputs"
-    triton: bool = False
-    path: str
-    sha256: str
-
-
 @dataclass(frozen=True, slots=True)
 class ConfinedFolder:
     """Folder of the controller's that a confined child writes to, with its limits in bytes and processor seconds.

@@ -44,8 +44,6 @@ def describe_job(
     if job.task.format != "kernelbench":
         return with_values()
     problem = load_problem(job, workload, 0)
-    if problem.call is not None:
-        problem.call.check(problem.module.Model.forward)
     try:
         signature = _describe_on(problem, "meta", flops=flops)
     except Exception:

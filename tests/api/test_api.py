@@ -191,23 +191,3 @@ def test_all_that_is_offered_is_there() -> None:
     assert all(getattr(forewarp, name) is not None for name in forewarp.__all__)
     with pytest.raises(AttributeError, match="optimise"):
         _ = forewarp.optimise  # type: ignore[attr-defined]
-
-
-@pytest.mark.slow
-def test_captured_inputs_become_the_shapes(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    torch.save([{"name": "few", "weight": 9, "values": (torch.randn(3, 256),)}], tmp_path / "calls.pt")
-    task = forewarp.define_task(small_tasks.REFERENCE, name="mine")
-    given: dict[str, Any] = {"inputs": tmp_path / "calls.pt", "device": "cpu", "archive": tmp_path / "a.db"}
-    with forewarp.Executors() as warm:
-        measured = forewarp.measure(task, small_tasks.cpp(), executors=warm, **given)
-        many = forewarp.measure_all(task, [small_tasks.cpp()], executors=warm, **given)
-        forecast = forewarp.forecast(task, small_tasks.cpp(), executors=warm, **given)
-        run = forewarp.optimize(task, budget=1, seeds=[small_tasks.cpp()], executors=warm, **given)
-    assert measured.status == "ok", measured.log
-    assert [(w.name, w.weight) for w in measured.workloads] == [("few", 9.0)]
-    assert many.kernels[0].result is not None
-    assert [w.name for w in many.kernels[0].result.workloads] == ["few"]
-    assert forecast.best_so_far is not None  # the measurements above are of the same task
-    assert run.best is not None
-    assert [w.name for w in run.best.workloads] == ["few"]

@@ -137,20 +137,3 @@ def test_without_a_task_it_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "kernel.cu").write_text("")
     assert main(["inspect", str(tmp_path / "kernel.cu")]) == 2
     assert "--task" in capsys.readouterr().err
-
-
-def test_captured_inputs_need_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "kernel.py").write_text("")
-    assert main(["inspect", str(tmp_path / "kernel.py"), "--inputs", str(tmp_path / "calls.pt")]) == 2
-    assert "change a task, and none is given" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_captured_inputs_are_the_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    torch = pytest.importorskip("torch")
-    seed = tasks.BUNDLED / "softmax" / "seeds" / "softmax.cu"
-    torch.save([{"name": "few", "values": (torch.randn(48, 512),)}], tmp_path / "calls.pt")
-    given = ["inspect", str(seed), "--target", "a100", "--json", "--inputs", str(tmp_path / "calls.pt")]
-    assert main(given) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [w["workload"] for w in found["kernels"][0]["workloads"]] == ["few"]

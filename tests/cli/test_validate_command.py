@@ -52,21 +52,6 @@ def test_a_degenerate_task_is_said_to_be_one(degenerate: str, capsys: pytest.Cap
 
 
 @pytest.mark.slow
-def test_captured_inputs_are_the_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import torch
-
-    path = tmp_path / "rows.py"
-    path.write_text(REFERENCE)
-    torch.save([{"name": "long", "values": (torch.randn(8, 300),)}, (torch.randn(64, 32),)], tmp_path / "calls.pt")
-    given = ["validate", str(path), "--device", "cpu", "--json", "--inputs"]
-    assert main([*given, str(tmp_path / "calls.pt")]) == exits.OK
-    found = json.loads(capsys.readouterr().out)
-    assert [w["name"] for w in found["workloads"]] == ["long", "call1"]
-    assert main([*given, str(tmp_path / "none.pt")]) == exits.USAGE
-    assert "none.pt cannot be read" in capsys.readouterr().out
-
-
-@pytest.mark.slow
 def test_json_holds_one_document_that_fits_its_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "rows.py"
     path.write_text(REFERENCE.replace("(64, 1)", "(64, 32)"))

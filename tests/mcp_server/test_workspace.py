@@ -9,8 +9,7 @@ import pytest
 
 from forewarp.core.errors import UsageError
 from forewarp.mcp_server import arguments
-from forewarp.mcp_server.arguments import MAX_BYTES, Requests, Workspace
-from forewarp.mcp_server.options import ServerOptions
+from forewarp.mcp_server.arguments import MAX_BYTES, Workspace
 
 
 @pytest.fixture
@@ -90,21 +89,3 @@ def test_a_folder_with_thousands_of_files_is_no_task(root: Path, monkeypatch: py
         (root / "kernels" / name).touch()
     with pytest.raises(UsageError, match="more than 3 files"):
         Workspace(root).locate("kernels", "task")
-
-
-def test_captured_inputs_lie_in_the_workspace(root: Path) -> None:
-    requests = Requests(ServerOptions(workspace=root))
-    (root / "calls.pt").write_bytes(b"x")
-    assert requests.inputs("calls.pt") == str(root / "calls.pt")
-    assert requests.inputs(None) is None
-    for path in ("../secret", "link.cu", "/dev/zero", "none.pt", "kernels"):
-        with pytest.raises(UsageError):
-            requests.inputs(path)
-
-
-@pytest.mark.parametrize("inputs", ["../../secret", "/dev/zero", "/etc/passwd", "none.pt"])
-def test_a_task_names_captured_inputs_of_the_workspace_only(root: Path, inputs: str) -> None:
-    (root / "task").mkdir()
-    (root / "task" / "task.toml").write_text(f'inputs = "{inputs}"\n')
-    with pytest.raises(UsageError, match=r"inputs of task\.toml"):
-        Requests(ServerOptions(workspace=root)).task("task")

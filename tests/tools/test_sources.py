@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarp.core.errors import CandidateError, TaskError, UsageError
+from forewarp.core.errors import CandidateError, TaskError
 from forewarp.tools import session as sessions
 from forewarp.tools import sources
 from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
@@ -79,14 +79,6 @@ def test_a_plan_beside_a_kernel_is_looked_at_first(tmp_path: Path) -> None:
         sessions.choose_candidate(Kernel(path=str(tmp_path / "kernel.cpp")))
 
 
-def test_captured_inputs_are_looked_at_first(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match="no regular file"):
-        sessions.load_task("softmax", Place(device="cpu"), inputs=str(pipe(tmp_path / "calls.pt")))
-    (tmp_path / "task.toml").write_text('inputs = "/dev/zero"\n')
-    with pytest.raises(TaskError, match="/dev/zero is no regular file"):
-        sessions.load_task(str(tmp_path), Place(device="cpu"))
-
-
 def test_a_deep_reference_is_the_tasks_fault(tmp_path: Path) -> None:
     names = "class Model: pass\ndef get_inputs(): pass\ndef get_init_inputs(): pass\n"
     for expression in ("-" * 90_000 + "x", "+".join(["x"] * 3_000)):
@@ -124,8 +116,3 @@ def test_a_source_that_takes_all_of_a_forecasts_time_is_to_blame(name: str, monk
     assert (found.status, found.recommendation) == ("timeout", "skip")
     assert "longer than a forecast waits" in found.summary
     assert "It is to blame, not this machine" in found.summary
-
-
-def test_captured_inputs_of_a_replay_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="recorded pool"):
-        sessions.load_task("softmax", Place(device="replay"), inputs=str(tmp_path / "calls.pt"))

@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import fcntl
 import json
-import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,6 @@ from support.suites import Kept, SuiteExecutor, kernel, problem, write
 
 from forewarp.archive.store import Archive, default_path
 from forewarp.core.errors import TaskError, UsageError, WorkerError
-from forewarp.core.values import CAPTURED, Task
-from forewarp.gpu_runner.executors import captured
 from forewarp.tools import suite_measuring
 from forewarp.tools.parts import Interval, Place
 from forewarp.tools.suite import SuiteRequest, run_suite
@@ -224,32 +220,9 @@ def test_what_changed_is_measured_again(folder: Path) -> None:
     assert len(newer.measured) == 6
 
 
-def test_captured_calls_beside_a_problem_become_its_shapes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = run(folder)
-    (folder / "p" / "2_b.inputs.pt").write_bytes(b"calls")
-    (folder / "p" / "4_d.inputs.pt").write_bytes(b"torn")
-
-    def with_inputs(task: Task, path: Path, python: str) -> Task:
-        if path.read_bytes() == b"torn":
-            raise TaskError(f"{path} holds no captured inputs")
-        return replace(task, files={CAPTURED: path.read_text()})
-
-    monkeypatch.setattr(captured, "with_inputs", with_inputs)
-    executor = SuiteExecutor()
-    found = run(folder, executor)
-    changed = {r.kernel for r in found.rows if r.problem_sha256 not in {b.problem_sha256 for b in before.rows}}
-    assert changed == {"2_b.py", ""}
-    assert (len(executor.measured), executor.described) == (2, {"2_b": 1})  # the kernel and the compiled reference
-    (torn,) = [r for r in found.rows if r.problem == "4_d"]
-    assert (torn.status, "4_d.inputs.pt holds no captured inputs" in torn.log) == ("problem_failed", True)
-
-
 def test_a_hostile_file_is_a_row(folder: Path) -> None:
-    os.mkfifo(folder / "k" / "4_d.inputs.pt")  # belongs to no problem: it lies among the kernels
-    os.mkfifo(folder / "p" / "2_b.inputs.pt")
     (folder / "k" / "1_a" / "slow.py").write_text(kernel("0.5") + "x = " + "-" * 90_000 + "1\n")
     found = run(folder)
-    assert "no regular file" in row(found, "2_b.py").log
     assert (row(found, "1_a/slow.py").status, "levels deep" in row(found, "1_a/slow.py").log) == ("unreadable", True)
     assert row(found, "1_a/fast.py").status == "ok"
 
