@@ -35,7 +35,7 @@ VERBS = {
     "tasks": ("kernels", "List the bundled tasks."),
     "runs": ("searches", "List the latest runs of the archive."),
     "show": ("searches", "Show what a run came to."),
-    "report": ("searches", "Write a run as one HTML page with its charts, lineage, changes and decisions."),
+    "report": ("searches", "Write a run as one HTML page with its charts, changes and decisions."),
     "export": ("searches", "Write a winner or a measured kernel as a torch package, a module, or a file for vLLM."),
     "resume": ("searches", "Go on with a run that was interrupted or killed."),
     "doctor": ("doctor", "Say what was found on this machine, and what each missing part costs."),

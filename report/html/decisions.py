@@ -24,7 +24,7 @@ from forewarp.report.html.blocks import (
     table,
     words,
 )
-from forewarp.report.html.lineage import fate
+from forewarp.report.html.changes import fate
 from forewarp.search import policy
 from forewarp.tools import wording
 from forewarp.tools.parts import median_of, speedup_of
@@ -54,37 +54,6 @@ def audits(document: SearchResult) -> str:
         f"Audits: {a.audited} of {counted(a.discarded, 'discard')} drawn at random and measured; {a.false} beat the "
         f"best of their round: {a.share.ratio:.0%} false discards, [{a.share.low:.0%}, {a.share.high:.0%}] (95 %)."
     )
-
-
-def by_round(record: RunRecord, leads: Sequence[str]) -> list[PageBlock]:
-    """Return a table with a line per round; `leads` are the kernels that were the best so far, in order."""
-    rows = record.candidates
-    decided = Counter(d.round for d in record.decisions)
-    measured = [r for r in rows if r.measurement_id is not None]
-    led = {r.decided_round or 0: r for kernel in leads for r in measured if r.candidate.sha256 == kernel}
-    rounds = sorted({*(r.round for r in rows), *decided})
-
-    def in_round(number: int) -> list[CandidateRow]:
-        return [r for r in measured if r.decided_round == number]
-
-    def best_after(number: int) -> CellValue:
-        last = max((k for k in led if k <= number), default=None)
-        return None if last is None else speedup_of(led[last].measurement)
-
-    lines = table(
-        rounds,
-        {
-            "round": lambda n: n,
-            "proposed": lambda n: sum(r.round == n for r in rows),
-            "passed the gate": lambda n: sum(r.round == n and r.outcome == "passed" for r in rows),
-            "decided on": lambda n: decided[n],
-            "measured": lambda n: len(in_round(n)),
-            "audits": lambda n: sum(policy.is_audit(r.decision) for r in in_round(n) if r.decision),
-            "best after it [95 %]": best_after,
-        },
-        tall=len(rounds) > 20,
-    )
-    return [lines]
 
 
 def lead(record: RunRecord) -> str:

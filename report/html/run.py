@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from forewarp.core.values import UNTRUSTED, Measurement
-from forewarp.report.html import decisions, lineage
+from forewarp.report.html import changes, decisions
 from forewarp.report.html.blocks import (
     Fold,
     Heading,
@@ -55,20 +55,17 @@ def page(document: SearchResult, record: RunRecord) -> str:
     made = steps(record)
     leads = [s.row.candidate.sha256 for s in made if s.leads]
     best = document.best.kernel.sha256 if document.best else ""
-    tree = lineage.tree(lineage.lineage(record.candidates, leads, best), len(lineage.by_kernel(record.candidates)))
     roofline = Roofline.of(record, best)
     outcomes = scores_of_run(record.run.task.name, record.candidates)
     sections = [
         Section("progress", "Best so far against budget", _progress(document, made, roofline)),
         Section("winner", "The winner", _winner(document)),
         Section("forecasts", "Forecast against measurement", _forecasts(document, outcomes), _how_many(outcomes)),
-        Section("lineage", "Lineage", tree, lineage.LEAD),
-        Section("changes", "What changed", lineage.changes(record.candidates, record.run.task.seeds, leads, best)),
+        Section("changes", "What changed", changes.changes(record.candidates, record.run.task.seeds, leads, best)),
         Section("roofline", "Roofline", roofline.blocks() if roofline else (), roofline.lead() if roofline else ""),
         Section("proposers", "Who proposed what", decisions.proposers(record.candidates, leads)),
         Section("account", "Account", _account(document)),
         Section("forecasters", "Who forecast", decisions.forecasters(document, record), decisions.audits(document)),
-        Section("rounds", "Rounds", decisions.by_round(record, leads), folded=True),
         Section(
             *("decisions", "Decisions", decisions.by_candidate(record), decisions.lead(record)),
             folded=sum(r.decision is not None for r in record.candidates) > FOLDED_FROM,
@@ -104,7 +101,7 @@ class SpendingStep:
     @property
     def fate(self) -> str:
         """Outcome in a word."""
-        return lineage.fate_of(self.measurement)
+        return changes.fate_of(self.measurement)
 
     @property
     def speedup(self) -> Interval | None:

@@ -57,7 +57,6 @@ OUT_OF_RANGE: list[tuple[str, Any, str]] = [
     ("allow_tf32", "perhaps", "boolean"),
     ("gradients", "all", "'only' or 'too'"),
     ("size", "many", "valid dictionary"),
-    ("inputs", 3, "string"),
     ("language", "rust", "'cpp', 'triton'"),
     ("confirm", "perhaps", "boolean"),
     ("holdout", None, "boolean"),

@@ -15,7 +15,7 @@ from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, tas
 
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Budget
-from forewarp.report.html import decisions, lineage
+from forewarp.report.html import changes, decisions
 from forewarp.report.html.blocks import Fold, PageBlock, SourceLines, Table
 from forewarp.report.html.roofline import Roofline
 from forewarp.report.html.run import SpendingStep, steps
@@ -47,12 +47,8 @@ class Shown:
         return [s.row.candidate.sha256 for s in self.steps if s.leads]
 
     @property
-    def lineage(self) -> list[lineage.LineageRow]:
-        return lineage.lineage(self.record.candidates, self.leads, self.best)
-
-    @property
     def changes(self) -> Sequence[PageBlock]:
-        return lineage.changes(self.record.candidates, self.record.run.task.seeds, self.leads, self.best)
+        return changes.changes(self.record.candidates, self.record.run.task.seeds, self.leads, self.best)
 
     @property
     def roofline(self) -> Roofline | None:
@@ -107,36 +103,8 @@ def test_a_searched_run_has_a_step_for_every_measurement_and_ends_with_the_confi
     assert sum(p.count for p in scores.faster) == result.counts.measured
     assert made.roofline is not None
     assert made.roofline.floor_speedup is None
-    assert total(decisions.by_round(made.record, made.leads), "measured") == result.counts.measured
     assert total(decisions.proposers(made.record.candidates, made.leads), "proposed") == result.counts.proposed
     assert total(decisions.proposers(made.record.candidates, made.leads), "improvements") == len(leads)
-
-
-def test_the_tree_holds_what_was_measured_below_what_it_was_made_from(archive: Archive) -> None:
-    result, made = of(archive, Writer(archive, 160).write())
-    found = [n.row.candidate.sha256 for n in made.lineage]
-    assert len(found) == len(set(found))
-    assert {c.kernel.sha256 for c in result.candidates if c.measured} <= set(found)
-    line: list[str] = []
-    for n in made.lineage:
-        line = [*line[: n.depth], n.row.candidate.sha256]
-        assert len(line) == n.depth + 1
-        if n.depth:
-            assert n.row.parent == line[-2]
-    assert result.best is not None
-    winning = [n for n in made.lineage if n.winning]
-    assert made.lineage[: len(winning)] == winning
-    assert winning[-1].row.candidate.sha256 == result.best.kernel.sha256
-    assert {n.row.candidate.sha256 for n in made.lineage if n.leads} == set(made.leads)
-    assert len(column(lineage.tree(made.lineage, len(found) + 1), "candidate")) == len(found)
-
-
-def test_a_large_tree_keeps_the_leads(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lineage, "MOST_ROWS", 40)
-    _, made = of(archive, Writer(archive, 160, forecaster="").write())
-    shown, whole = {n.row.candidate.sha256 for n in made.lineage}, len(made.record.candidates)
-    assert set(made.leads) <= shown
-    assert len(shown) < whole / 2
 
 
 def test_changes_say_what_became_of_text_and_tunables(archive: Archive) -> None:
@@ -191,7 +159,6 @@ def test_decisions_are_told_once_with_how_often_they_were_made(archive: Archive)
     assert len(column(told, "kernel")) == sum(c.action is not None for c in result.candidates)
     assert total(told, "times") == len(archive.decisions(result.run_id))
     assert result.audit is not None
-    assert result.audit.audited == total(decisions.by_round(made.record, made.leads), "audits")
     assert result.audit.audited == sum("audit" in reason for reason in column(told, "reason"))
 
 
@@ -230,11 +197,11 @@ def test_a_run_that_was_killed_in_a_measurement_is_told_as_such(archive: Archive
     assert (result.status, lost(made.record.run), len(begun_ones)) == ("running", True, 1)
     assert "resume it" in result.summary
     assert len(made.steps) == 3
-    assert Counter(lineage.fate(n.row) for n in made.lineage)["unfinished"] == 1
+    assert Counter(map(changes.fate, made.record.candidates))["unfinished"] == 1
 
 
 def test_a_run_that_has_just_begun_shows_nothing(archive: Archive) -> None:
     begun = search(archive)
     _, made = of(archive, begun.run_id)
     assert (made.steps, list(made.failures)) == ([], [])
-    assert not any((*decisions.by_candidate(made.record), *decisions.by_round(made.record, [])))
+    assert not any(decisions.by_candidate(made.record))

@@ -36,7 +36,6 @@ def folder(tmp_path: Path) -> Path:
         ("mode = [1]", "line 1", 'mode must be "train" or "eval"'),
         ("family = 2", "line 1", "family must be a name"),
         ('gradients = "all"', "line 1", 'gradients must be "only", for gradients'),
-        ("inputs = 3", "line 1", "inputs must be the name of a file"),
         ("tolerance = 1e-3", "line 1", "tolerance must be a table with rtol and atol"),
         ("[tolerance]\nrtol = 1e-3", "line 1", "tolerance must be a table with rtol and atol"),
         ("[tolerance]\nrtol = 1e-3\natol = 'small'", "line 3", "tolerance.atol must be a number"),

@@ -1,51 +1,29 @@
-"""The tree of candidates, who was made from whom and what became of them; and what improvements changed."""
+"""What the winner and the last improvements changed in what they were made from."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forewarp.report.html.blocks import (
-    CellValue,
     Fold,
     PageBlock,
-    SmallPrint,
     SourceLines,
-    TableCell,
-    became,
     table,
 )
-from forewarp.tools.parts import median_of, shown, speedup_of
+from forewarp.tools.parts import speedup_of
 
 if TYPE_CHECKING:
     from forewarp.archive.rows import CandidateRow
     from forewarp.core.values import Candidate, Measurement
 
-LEAD = "Measured candidates below what they were made from; the winner and its ancestors are in blue, and stand first."
-MOST_ROWS = 240
-MOST_STEPS = 24
-"""Most steps by which a candidate is moved to the right."""
 MOST_CHANGES = 20
 MOST_LINES = 240
 MOST_TEXT = 250_000
 """Most characters of all diffs together; later diffs are cut to their first lines."""
 
 Rows = Mapping[str, "CandidateRow"]
-
-
-@dataclass(frozen=True, slots=True)
-class LineageRow:
-    """A candidate of the tree, so many steps below the first of its ancestors.
-
-    `winning` marks the winner, its parent, that one's parent, and so on; `leads` what was the best so far.
-    """
-
-    row: CandidateRow
-    depth: int
-    winning: bool
-    leads: bool
 
 
 def fate(row: CandidateRow) -> str:
@@ -76,70 +54,10 @@ def by_kernel(rows: Sequence[CandidateRow]) -> dict[str, CandidateRow]:
     return found
 
 
-def lineage(rows: Sequence[CandidateRow], leads: Sequence[str], winner: str) -> list[LineageRow]:
-    """Return the tree of a run's measured candidates and their ancestors, each above those made from it.
-
-    `leads` are the kernels that were the best so far, in order; `winner` may be "". A large tree keeps these and what
-    is fastest. The winner's line comes first.
-    """
-    known = by_kernel(rows)
-    above = {kernel: _parent(row.parent, row, known) for kernel, row in known.items()}
-    winning = _ancestors(winner if winner in known else "", above)
-    inside = winning.union(*(_ancestors(kernel, above) for kernel in leads))
-
-    def slowness(kernel: str) -> float:
-        m = known[kernel].measurement
-        return -((m.speedup if m and m.trusted else None) or 0.0)
-
-    for kernel in sorted((k for k, r in known.items() if r.measurement_id is not None), key=slowness):
-        more = _ancestors(kernel, above) - inside
-        if len(inside) + len(more) <= MOST_ROWS:
-            inside |= more
-    children: dict[str, list[str]] = {}
-    for kernel in sorted(inside, key=lambda k: (k not in winning, known[k].proposal)):
-        children.setdefault(above[kernel], []).append(kernel)
-    found: list[LineageRow] = []
-    # Depth first without recursion: a chain of repairs may be longer than Python's stack.
-    left = [(kernel, 0) for kernel in reversed(children.get("", []))]
-    while left:
-        kernel, depth = left.pop()
-        found.append(LineageRow(known[kernel], depth, kernel in winning, kernel in leads))
-        left += [(child, depth + 1) for child in reversed(children.get(kernel, []))]
-    return found
-
-
 def _parent(named: str, row: CandidateRow, known: Rows) -> str:
     """Return the parent if it was proposed before its child, else "": a repeated text must not be its own ancestor."""
     found = known.get(named)
     return named if found is not None and found.proposal < row.proposal else ""
-
-
-def _ancestors(kernel: str, above: Mapping[str, str]) -> set[str]:
-    """Return a kernel and all that it was made from, by first parents: with crosses, nearly all is an ancestor."""
-    found: set[str] = set()
-    while kernel:
-        found.add(kernel)
-        kernel = above[kernel]
-    return found
-
-
-def tree(found: Sequence[LineageRow], candidates: int) -> list[PageBlock]:
-    """Return the tree as a table, children below their parents and to the right; nothing where nothing was measured."""
-    columns: dict[str, Callable[[LineageRow], CellValue]] = {
-        "candidate": lambda n: TableCell(
-            "\u00a0" * 2 * min(n.depth, MOST_STEPS) + n.row.candidate.short, "best" if n.winning else ""
-        ),
-        "made by": lambda n: f"{n.row.operator} by {n.row.proposer}" if n.row.operator else n.row.proposer,
-        "crossed with": lambda n: n.row.mate[:10],
-        "tunables": lambda n: shown(n.row.candidate.tunables),
-        "forecast [80 %]": lambda n: median_of(n.row.forecast) if n.row.forecast else None,
-        "measured [95 %]": lambda n: speedup_of(n.row.measurement),
-        "": lambda n: became(fate(n.row)),
-        "led": lambda n: "yes" if n.leads else "",
-    }
-    hidden = candidates - len(found)
-    note = SmallPrint(f"{hidden:,} other candidates, most of them not measured, are left out.") if hidden else None
-    return [table(found, columns, tall=len(found) > 20), note] if found else []
 
 
 def changes(
