@@ -13,7 +13,7 @@ from support import synthetic_executor as synthetic
 from support.recorded_pool import record
 from support.small_tasks import REFERENCE
 
-from forewarp.core.errors import ForewarpError, TaskError, UsageError, WorkerError
+from forewarp.core.errors import ForewarpError, TaskError, WorkerError
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools.parts import Place
 from forewarp.tools.session import Executors, load_task
@@ -98,5 +98,3 @@ def test_a_size_of_no_constant_names_those_that_there_are() -> None:
     with pytest.raises(TaskError, match="no constant 'BATCH'") as caught:
         load_task(task, Place(), size={"BATCH": 4})
     assert caught.value.hint == "it has COLS, ROWS"
-    with pytest.raises(UsageError, match="sizes of their own"):
-        load_task(task, Place(), size={"ROWS": 4}, inputs=__file__)
