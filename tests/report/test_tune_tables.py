@@ -36,7 +36,6 @@ def printed(labels: list[str], width: int) -> list[str]:
         kernel="moe",
         call="run(16)",
         key={},
-        guessed=False,
         considered=1920,
         proposed=0,
         compiled=24,
