@@ -48,8 +48,8 @@ class Options(Where, total=False):
     Caps besides the budget: `max_gpu_seconds`, `max_usd`, `max_tokens`, `deadline` in seconds. Models: `base_url` of an
     OpenAI-compatible server, `forecast_model`, `language` to keep to. `allow_tf32` accepts products in TF32,
     `gradients` asks for them ("only" or "too"), `size` sets module constants of the task ({"batch_size": 4}).
-    Policy: `confirm`, `holdout`, `audit`, `explore`, `proposals`, `measure_per_round`, `patience`, `plans`,
-    `learn_across_runs`. The rest is that of `Where`.
+    Policy: `confirm`, `holdout`, `audit`, `explore`, `proposals`, `measure_per_round`, `patience`, `plans`.
+    The rest is that of `Where`.
     """
 
     max_gpu_seconds: float | None
@@ -70,7 +70,6 @@ class Options(Where, total=False):
     measure_per_round: int | None
     patience: int | None
     plans: int
-    learn_across_runs: bool
 
 
 def request_of(verb: Callable[..., object], kind: type[Request], device: str, where: Where, **fields: Any) -> Request:

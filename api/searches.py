@@ -54,8 +54,8 @@ def optimize(
         on_event: Called with each event (`forewarp.events`); raising StopIteration ends the run with the best so far.
         progress: Show a live view on stderr, lines in a notebook; None is where somebody looks.
         options: Caps (max_gpu_seconds, max_usd, max_tokens, deadline), models (base_url, forecast_model, language),
-            policy (confirm, holdout, audit, explore, proposals, measure_per_round, patience, plans,
-            learn_across_runs), and where (pool, archive, python, executor, card, executors); see `forewarp.Options`.
+            policy (confirm, holdout, audit, explore, proposals, measure_per_round, patience, plans), and
+            where (pool, archive, python, executor, card, executors); see `forewarp.Options`.
 
     Raises `UsageError` for what makes no sense, `DeviceError` where the device is missing, and the error of whatever
     ended the run; such a run can be resumed.

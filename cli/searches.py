@@ -42,7 +42,7 @@ def _something(_: object, value: int) -> None:
     seed_kernels=Parameter(name="--seed-kernel"),
     budget=Parameter(validator=_something),
     **dict.fromkeys(("confirm", "holdout", "audit", "explore", "proposals"), POLICY),
-    **dict.fromkeys(("measure_per_round", "patience", "plans", "learn_across_runs"), POLICY),
+    **dict.fromkeys(("measure_per_round", "patience", "plans"), POLICY),
 )
 def optimize(
     request: SearchRequest,

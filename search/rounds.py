@@ -58,8 +58,6 @@ def _propose(run: SearchRun, number: int) -> Generator[Event]:
     run.check_may_begin()
     ready_gate(run)
     s, known = run.settings, replace(run.state.known, signatures=run.signatures)
-    if s.learn_across_runs:
-        known = replace(known, trials=run.trials())
     room = s.proposals_per_round
     made = run.proposer.propose(run.task, run.target, known, room, random.Random(f"{s.seed}:{number}"))[:room]
     with run.step() as happened:
@@ -94,7 +92,7 @@ def forecast(run: SearchRun, rows: Sequence[CandidateRow]) -> Generator[Event]:
     number = run.round
     subjects = [Subject(r.candidate, r.build) for r in rows if r.build is not None]
     failed_before = _failed(run.forecaster)
-    made = run.forecaster.forecast(run.task, run.target, subjects, run.trials())
+    made = run.forecaster.forecast(run.task, run.target, subjects, run.state.trials)
     if len(made) != len(rows):
         raise ForewarpError(f"forecaster {run.forecaster.name} gave {len(made)} forecasts for {len(rows)} subjects")
     forecasts = list(zip(rows, made, strict=True))
@@ -143,7 +141,7 @@ def _decide(run: SearchRun, rows: Sequence[CandidateRow]) -> Generator[Event]:
     ]
     situation = policy.Situation(
         run.state.incumbent,
-        [t.subject.candidate for t in run.trials()],
+        [t.subject.candidate for t in run.state.trials],
         None if (left := budget.left("measurements", spend)) is None else round(left),
         fallback=run.state.watch.waiting,
     )

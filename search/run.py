@@ -13,7 +13,7 @@ from functools import partial
 from forewarp.archive.rows import RunRow
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Budget, Spend, warnings
-from forewarp.core.protocols import Executor, Forecaster, Proposer, Trial
+from forewarp.core.protocols import Executor, Forecaster, Proposer
 from forewarp.core.roofline import floor_s
 from forewarp.core.values import Build, Measurement, Signature, Target
 from forewarp.search import budget as budgets
@@ -114,12 +114,6 @@ class SearchRun:
         more, self._entry = self.archive.spend_since(self.id, self._entry)
         self._spent += more
         return self._spent
-
-    def trials(self) -> Sequence[Trial]:
-        """Return the trials to learn from: this run's, or all of this task and target."""
-        if not self.settings.learn_across_runs:
-            return self.state.trials
-        return self.archive.trials(self.task.sha256, self.target.name)
 
     def floor(self) -> float | None:
         """Return the speed-up beyond which the roofline allows nothing; None before there is a best candidate."""

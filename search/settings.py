@@ -34,7 +34,6 @@ class SearchSettings:
         patience: After how many rounds in a row without such a candidate the run ends; 0 is never.
         reach: Share of what the device allows at most (its roofline floor, where that is known) at which the run ends.
         early_stop: End the timing of a candidate that can hardly beat the best one any more.
-        learn_across_runs: Whether forecaster and proposer also see other runs' measurements of this task and target.
         confirm: Keep one measurement back and spend it on measuring the best candidate again at the end.
         holdout: Try a confirmed winner on shapes near the given ones, too.
         compile_threads: How many candidates compile at once.
@@ -57,7 +56,6 @@ class SearchSettings:
     patience: int = 6
     reach: float = 0.97
     early_stop: bool = True
-    learn_across_runs: bool = False
     confirm: bool = True
     holdout: bool = True
     compile_threads: int = field(default_factory=lambda: min(16, os.cpu_count() or 1))

@@ -360,10 +360,6 @@ class SearchRequest(TaskRequest):
         description="Short plans that the model gives before each program; a forecaster chooses those that are "
         "written. 0 is none.",
     )
-    learn_across_runs: bool = Field(
-        default=False,
-        description="Begin with the best kernels of earlier runs of this task on this device, and learn from them.",
-    )
 
 
 class OptimizeModelRequest(Part):

@@ -27,7 +27,6 @@ from forewarp.tools.proposer import (
     make_proposer,
     own_label,
     own_name,
-    reads_archive,
     several,
 )
 from forewarp.tools.requests import ResumeRequest, SearchRequest
@@ -112,8 +111,7 @@ def open_search(request: SearchRequest, own: Own = NOTHING) -> Generator[SearchJ
         if request.proposals is None:
             settings = replace(settings, proposals_per_round=max(settings.proposals_per_round, 2 * executor.devices))
         forecaster, planner = forecasting(own, models, request.forecaster, settings.plans, archive, task, executor)
-        earlier = archive if settings.learn_across_runs else None
-        proposer = own.proposer or make_proposer(executor, task, models.writers, archive=earlier, planner=planner)
+        proposer = own.proposer or make_proposer(executor, task, models.writers, planner=planner)
         yield SearchJob(archive, Search.start(archive, task, executor, proposer, forecaster, settings))
 
 
@@ -163,14 +161,12 @@ def settings_of(request: SearchRequest, own: Own = NOTHING) -> SearchSettings:
     oracle = request.forecast_model or (models[0] if models and own.proposer else "")
     if oracle:
         forecaster = f"{forecaster} {oracle}"
-    archived = request.learn_across_runs
-    proposer = label(models, request.base_url, replaying=replaying, archived=archived)
+    proposer = label(models, request.base_url, replaying=replaying)
     chosen = SearchSettings(
         seed=request.seed,
         budget=request.budget.budget(),
         confirm=request.confirm,
         holdout=request.holdout,
-        learn_across_runs=request.learn_across_runs,
         plans=request.plans,
         proposer=own_label(own.proposer.name) if own.proposer else proposer,
         forecaster=own_label(own.forecaster.name) if own.forecaster else forecaster,
@@ -257,10 +253,7 @@ def resume_search(request: ResumeRequest, own: Own = NOTHING) -> Generator[Searc
     with sessions.open_session(_place_of(row, request.place, replayed=replayed), row.task, own.executors) as opened:
         plans = int(settings.get("plans", 0))
         forecaster, planner = forecasting(own, models, kind, plans, opened.archive, row.task, opened.executor)
-        earlier = opened.archive if reads_archive(proposes) else None
-        proposer = own.proposer or make_proposer(
-            opened.executor, row.task, models.writers, archive=earlier, resumed=row, planner=planner
-        )
+        proposer = own.proposer or make_proposer(opened.executor, row.task, models.writers, planner=planner)
         search = Search.resume(opened.archive, row.id, opened.executor, proposer, forecaster)
         yield SearchJob(opened.archive, search)
 

@@ -16,7 +16,6 @@ from forewarp.search.proposers import diagnosis
 from forewarp.search.proposers.advice import cards_for
 from forewarp.search.proposers.operators import Directive, is_uneven
 from forewarp.search.proposers.past import Past, source_of, works
-from forewarp.search.proposers.recorded import Archived
 from forewarp.surrogate import evidence_text
 from forewarp.surrogate.listing import FENCES, clip
 
@@ -35,7 +34,6 @@ _WIDE = 4.0
 def prompt(
     past: Past,
     directive: Directive,
-    inspiration: Archived | None,
     *,
     edits: bool,
     plan: KernelPlan | None = None,
@@ -74,7 +72,6 @@ def prompt(
         tried=[_told(past, a) for a in tried.values()],
         others=_others(past, shown),
         failed=_failed(past, shown | set(tried)),
-        inspiration=_inspiration(inspiration, room),
         cards=_cards(past, begin, room) if aided else [],
     )
 
@@ -269,16 +266,3 @@ def _cards(past: Past, begin: Attempt | None, room: _Room) -> list[dict[str, Any
         fits = 0 < len(source) <= room.left and not any(c["source"] for c in shown) and begin is None
         shown.append({"title": card.title, "text": card.text, "source": room.take(source, len(source)) if fits else ""})
     return shown
-
-
-def _inspiration(kernel: Archived | None, room: _Room) -> dict[str, Any] | None:
-    """Return a kernel of another task; none that would have to be cut."""
-    if kernel is None or len(kernel.candidate.source) > room.left:
-        return None
-    candidate = kernel.candidate
-    return {
-        "task": kernel.task,
-        "language": candidate.language,
-        "speedup": kernel.measurement.speedup,
-        "source": candidate.source,
-    }

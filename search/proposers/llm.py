@@ -19,7 +19,6 @@ from forewarp.search.proposers.edits import EditError, NewKernel, WholeKernel
 from forewarp.search.proposers.operators import Directive
 from forewarp.search.proposers.past import Past
 from forewarp.search.proposers.plans import Planner
-from forewarp.search.proposers.recorded import ArchivedProposer
 from forewarp.surrogate import models
 from forewarp.surrogate.models import Answer, LanguageModel
 
@@ -45,7 +44,6 @@ class KernelWriter:
         self,
         model: Model | LanguageModel,
         *,
-        archived: ArchivedProposer | None = None,
         planner: Planner | None = None,
         aided: bool = True,
     ) -> None:
@@ -53,7 +51,7 @@ class KernelWriter:
         self.name = f"llm:{self.model.label}"
         self.owed = Cost()
         """Cost of calls that gave no proposal; it is added to the next proposal that is made."""
-        self._archived, self._planner, self._aided = archived, planner, aided
+        self._planner, self._aided = planner, aided
 
     def write(self, past: Past, directives: Sequence[Directive]) -> list[Proposal]:
         """Return the model's candidates for the requests; fewer where it gives nothing new.
@@ -66,14 +64,14 @@ class KernelWriter:
             chosen, cost = self._planner.choose(self.model, past, directives)
             self.owed += cost
         requests = [_Request(past, d, plan, edits=d.operator.edits and misfits < _MISFITS) for d, plan in chosen]
-        inspiration = self._archived.inspiration(past.task, past.languages) if self._archived else None
         edited = any(r.edits for r in requests)
         output: type[NewKernel | WholeKernel] = NewKernel if edited else WholeKernel
         answers = self.model.ask(
             render("propose_system.j2", languages=past.languages),
             [
                 prompt(
-                    *(past, r.directive, inspiration),
+                    past,
+                    r.directive,
                     edits=r.edits,
                     plan=r.plan.plan if r.plan else None,
                     aided=self._aided,

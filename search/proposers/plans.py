@@ -53,7 +53,7 @@ class Planner:
             return list(rest), Cost()
         answers = model.ask(
             render("propose_system.j2", languages=past.languages),
-            [prompt(past, d, None, edits=False, plans=self._count) for d in open_to_plans],
+            [prompt(past, d, edits=False, plans=self._count) for d in open_to_plans],
             PlanReplies,
             check=lambda reply, place: reply,
             retries=1,

@@ -17,7 +17,6 @@ from forewarp.search.proposers import operators
 from forewarp.search.proposers.llm import KernelWriter
 from forewarp.search.proposers.operators import Directive
 from forewarp.search.proposers.past import Past
-from forewarp.search.proposers.recorded import ArchivedProposer
 from forewarp.search.proposers.tunables import TunablesProposer
 
 MAX_CALLS = 4
@@ -32,7 +31,7 @@ tenth, as among models, choosing tunables, which is free, would crowd out writin
 
 
 class Portfolio:
-    """Fills a round: archived kernels first, then at most `max_calls` programs by models, tunables for the rest.
+    """Fills a round: at most `max_calls` programs by models, tunables for the rest.
 
     Each of the `max_calls` places goes to writing or to tuning, and each place for writing to one of the models, by
     `search.bandit`; operators and parents are chosen for all models together. In a run's first round every place goes
@@ -44,23 +43,19 @@ class Portfolio:
         writers: Sequence[KernelWriter],
         tunables: TunablesProposer,
         *,
-        archived: ArchivedProposer | None = None,
         max_calls: int = MAX_CALLS,
     ) -> None:
-        parts = [*([archived] if archived else []), *writers, tunables]
-        self.name = "+".join(p.name for p in parts)
+        self.name = "+".join(p.name for p in (*writers, tunables))
         self._writers = {w.name: w for w in writers}
-        self._tunables, self._archived, self._max_calls = tunables, archived, max_calls
+        self._tunables, self._max_calls = tunables, max_calls
         self._silent: Counter[str] = Counter()
         """Calls of this process that gave no candidate, which leave no trace in the record."""
 
     def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
         """Return up to `count` new candidates."""
-        made = self._archived.propose(task, target, known, count, rng) if self._archived else []
-        calls = min(self._max_calls, count - len(made))
-        if self._writers and calls > 0:
-            made += self._written(Past(task, target, known), calls, rng)
-        made = _distinct(made, known)
+        calls = min(self._max_calls, count)
+        written = self._written(Past(task, target, known), calls, rng) if self._writers and calls > 0 else []
+        made = _distinct(written, known)
         taken = known.seen | {p.candidate.sha256 for p in made}
         return made + self._tunables.propose(task, target, replace(known, seen=taken), count - len(made), rng)
 

@@ -60,7 +60,6 @@ OUT_OF_RANGE: list[tuple[str, Any, str]] = [
     ("language", "rust", "'cpp', 'triton'"),
     ("confirm", "perhaps", "boolean"),
     ("holdout", None, "boolean"),
-    ("learn_across_runs", 7, "boolean"),
     ("base_url", 3, "string"),
     ("forecast_model", 3, "string"),
 ]

@@ -292,7 +292,7 @@ def test_a_repair_shows_log_and_source():
     directives = plan(past, 3, random.Random(0))
     assert directives[0].operator.name == "repair"
     assert all(d.operator.begins == "nothing" for d in directives[1:])
-    text = prompt(past, directives[0], None, edits=True)
+    text = prompt(past, directives[0], edits=True)
     assert "k.cpp:1: error: b();" in text
     assert source("b();") in text
     assert "compile error" in text
@@ -305,7 +305,7 @@ def test_crossing_takes_two_lines():
     plans = [d for n in range(20) for d in plan(past, 4, random.Random(n)) if d.operator.name == "crossover"]
     assert plans
     assert all(identity(other) in d.parents for d in plans)
-    text = prompt(past, plans[0], None, edits=False)
+    text = prompt(past, plans[0], edits=False)
     assert "good();" in text or "child();" in text
     assert "other();" in text
 
@@ -318,7 +318,7 @@ def test_a_prompt_tells_what_came_of_siblings_and_of_the_forecast():
     ]
     surprising = replace(GOOD, forecast=Forecast(bins.from_normal(-1, 0.2), 0.9, "f", mean_log2=-1, sd_log2=0.2))
     past = Past(SEEDED, TARGET, known(surprising, *tried))
-    text = prompt(past, Directive(LATER[0], surprising), None, edits=True)
+    text = prompt(past, Directive(LATER[0], surprising), edits=True)
     assert "memory (idea of slow();): S = 1.200" in text
     assert "fusion (idea of same();): compiled to machine code that was there already" in text
     assert "runtime error: max error 3.2" in text
@@ -334,7 +334,7 @@ def test_every_operator_has_its_words(operator: Operator, target: Target):
     directive = Directive(operator, begin)
     if operator.begins == "two":
         directive = replace(directive, other=other)
-    text = prompt(past, directive, None, edits=operator.edits).split("## What to write")[1]
+    text = prompt(past, directive, edits=operator.edits).split("## What to write")[1]
     assert len(text.split("\n\n")[1]) > 80
     assert ("`edits`" in text) == operator.edits
 
@@ -342,15 +342,15 @@ def test_every_operator_has_its_words(operator: Operator, target: Target):
 def test_a_long_source_leaves_room_for_the_rest():
     long = attempt("x();" + " // padding" * 4000, speedup=2.0)
     past = Past(SEEDED, TARGET, known(long))
-    text = prompt(past, Directive(LATER[0], long), None, edits=True)
+    text = prompt(past, Directive(LATER[0], long), edits=True)
     assert len(text) < SOURCE_CHARS
 
 
 def test_a_beginning_on_hopper_is_given_what_is_known_about_products_and_an_example():
     product = replace(TASK, name="product", reference="def forward(self, a, b):\n    return a @ b")
     past = Past(product, GPU, known())
-    text = prompt(past, Directive(FIRST[0]), None, edits=False)
+    text = prompt(past, Directive(FIRST[0]), edits=False)
     assert "wgmma fed by TMA" in text
     assert "tensor_maps" in text
     cuda = replace(GPU, arch="sm_75")
-    assert "wgmma fed by TMA" not in prompt(Past(product, cuda, known()), Directive(FIRST[0]), None, edits=False)
+    assert "wgmma fed by TMA" not in prompt(Past(product, cuda, known()), Directive(FIRST[0]), edits=False)

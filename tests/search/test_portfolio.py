@@ -19,7 +19,6 @@ from forewarp.core.protocols import Attempt, Known, Proposal, Proposer, Trial
 from forewarp.core.values import Build, Candidate, Cost, Target, Task
 from forewarp.search.proposers.llm import KernelWriter
 from forewarp.search.proposers.portfolio import Portfolio
-from forewarp.search.proposers.recorded import Archived, ArchivedProposer
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.surrogate.models import LanguageModel
 
@@ -40,14 +39,6 @@ def writer(label: str = "m", fails: bool = False, mute: bool = False) -> KernelW
     return KernelWriter(LanguageModel(FunctionModel(reply), label))
 
 
-def archived(*bodies: str) -> ArchivedProposer:
-    own = [
-        Archived("scale", "scaling", subject(16, b).candidate, measured(2.0 + i), True) for i, b in enumerate(bodies)
-    ]
-    other = Archived("other", "scaling", subject(16, "other();").candidate, measured(3.0), False)
-    return ArchivedProposer([*own, other])
-
-
 def names(made: list[Proposal]) -> list[str]:
     return [p.proposer for p in made]
 
@@ -66,12 +57,6 @@ def test_models_have_four_places_of_the_first_round_and_tunables_the_rest() -> N
 def test_every_model_is_tried() -> None:
     made = propose(Portfolio([writer("m"), writer("n")], TunablesProposer()))
     assert {"llm:m", "llm:n"} <= set(names(made))
-
-
-def test_archived_kernels_come_first() -> None:
-    made = propose(Portfolio([writer()], TunablesProposer(), archived=archived("a();", "b();")), 6)
-    assert names(made)[:2] == ["archived", "archived"]
-    assert [p.candidate.source for p in made[:2]] == [source("b();"), source("a();")]
 
 
 def test_a_model_that_is_away_does_not_stop_the_others() -> None:
@@ -118,15 +103,6 @@ def test_a_model_that_says_nothing_is_asked_less() -> None:
     assert names(propose(portfolio, 4, known(*run), 9)).count("llm:n") >= 2
 
 
-def test_archived_kernels_are_the_best_of_each_program() -> None:
-    slow = Archived("scale", "", subject(16).candidate, measured(1.0), True)
-    fast = Archived("scale", "", subject(32).candidate, measured(2.0), True)
-    made = ArchivedProposer([slow, fast]).propose(TASK, TARGET, Known(), 5, random.Random(0))
-    assert [(p.candidate, p.operator, p.note) for p in made] == [
-        (fast.candidate, "archived", "S = 2 in an earlier run")
-    ]
-
-
 class Fixtures(ProposerContract):
     @pytest.fixture
     def task(self) -> Task:
@@ -141,18 +117,12 @@ class Fixtures(ProposerContract):
         return [Trial(subject(16), measured(1.5))]
 
 
-class TestArchivedProposer(Fixtures):
-    @pytest.fixture
-    def make(self) -> Callable[[], Proposer]:
-        return lambda: archived("a();", "b();", "c();")
-
-
 class TestPortfolio(Fixtures):
     repeats = False
 
     @pytest.fixture
     def make(self) -> Callable[[], Proposer]:
-        return lambda: Portfolio([writer()], TunablesProposer(), archived=archived("a();"))
+        return lambda: Portfolio([writer()], TunablesProposer())
 
     def test_names_itself(self, make: Callable[[], Proposer], task: Task, target: Target) -> None:
         proposer = make()

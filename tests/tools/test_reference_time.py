@@ -14,7 +14,6 @@ from forewarp.core.values import Build, Measurement, Operation, Signature, Targe
 from forewarp.surrogate import reference
 from forewarp.surrogate.baselines import uniform
 from forewarp.surrogate.reference import ReferenceTime
-from forewarp.tools.proposer import earlier_kernels
 from forewarp.tools.search import Models, Own, forecasting
 from forewarp.tools.session import reference_time
 from forewarp.tools.suite_modules import identical
@@ -85,15 +84,6 @@ def test_trials_of_other_kernels_tell_it_as_well(archive: Archive) -> None:
     fresh = Card()
     assert known(archive, fresh).seconds == {w.workload: w.anchor_median_s for w in timed.workloads}
     assert fresh.measured == []
-
-
-def test_the_reference_is_no_kernel_to_begin_with(archive: Archive) -> None:
-    known(archive, Card())
-    assert earlier_kernels(archive, TASK, GPU) == []
-    archive.record(
-        TASK, GPU, synthetic.seed(), Build("ok", 0.0), Card().measure(TASK, synthetic.seed(), Build("ok", 0.0))
-    )
-    assert [k.candidate for k in earlier_kernels(archive, TASK, GPU)] == [synthetic.seed()]
 
 
 def test_nothing_is_known_of_a_reference_that_fails_or_on_a_cpu(archive: Archive) -> None:

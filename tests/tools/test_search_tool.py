@@ -272,16 +272,6 @@ def test_a_run_knows_the_reference_s_time_from_earlier_ones() -> None:
         assert set(reference_known(job.archive, task, target).values()) == {9.0}
 
 
-def test_kernels_of_earlier_runs_come_first_where_that_is_asked_for() -> None:
-    first = search(toy(), own=Own(executors=Synthetic()))
-    again = search(toy(learn_across_runs=True, seed=1), own=Own(executors=Synthetic()))
-    offered = [c for c in again.candidates if c.proposer == "archived"]
-    assert first.best is not None
-    assert [c.kernel for c in offered] == [first.best.kernel]
-    assert again.proposer == "tunables+archived"
-    assert settings(again.run_id)["learn_across_runs"] is True
-
-
 @pytest.mark.parametrize(
     ("fields", "own", "says"),
     [
