@@ -22,7 +22,7 @@ from forewarp.gpu_runner.executors.artifacts import manifest_of
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.inspection.traced import gradient, of_file, of_trace
 from forewarp.inspection.tracing.files import arguments
-from forewarp.inspection.tracing.values import SourceFile
+from forewarp.inspection.tracing.values import NOT_LAUNCHED, SourceFile
 from forewarp.tools import session as sessions
 from forewarp.tools import sources
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, Part, Place, trim
@@ -120,7 +120,7 @@ class KernelInspection(Part):
 
     path: str
     kernel: KernelId | None
-    status: Status | None = Field(description="Null where the candidate could not be read.")
+    status: Status | None = Field(description="Null where the candidate could not be read, or no call launches it.")
     how: str = Field(default="", description="How the facts were come by.")
     workloads: list[WorkloadFacts] = Field(default_factory=list[WorkloadFacts])
     kernels: list[DefinedKernel] = Field(
@@ -276,10 +276,11 @@ def _inspect_file(executor: LocalExecutor, request: InspectRequest, kernel: Kern
     compiled = any(k.origin for k in trace.kernels) or any(w.launches for w in seen.workloads)
     reasons = [f"{k.name}: {k.reason}" for k in trace.kernels if k.reason]
     reasons = reasons or ["error: the file launches no Triton kernel"]
+    refused = any(k.reason not in ("", NOT_LAUNCHED) for k in trace.kernels)
     return KernelInspection(
         path=path,
         kernel=KernelId.of(Candidate(source, "python")),
-        status="ok" if compiled else "compile_error",
+        status="ok" if compiled else "compile_error" if refused or not trace.kernels else None,
         how=seen.how,
         workloads=_workloads(seen, gradient(trace, executor.target), {}),
         kernels=[DefinedKernel.of(k, kernel=k.name) for k in trace.kernels],
@@ -353,7 +354,7 @@ def _summary(found: list[KernelInspection], target: Target) -> str:
         said = f", {', '.join(sorted({c.how for c in checked}))}: {_outcomes(checked)}" if checked else ""
         return f"{many} compiles for {target.name}, {noted}{said}.".replace("kernels compiles", "kernels compile")
     if len(found) == 1:
-        return f"{many} is not sound: {_why(found[0])}"
+        return f"{many} is not sound: {_why(found[0])}" if found[0].status else f"{many}: {_why(found[0])}"
     return f"{len(failed)} of {many} {'is' if len(failed) == 1 else 'are'} not sound."
 
 

@@ -18,6 +18,8 @@ IMPORT = "import"
 """The name of what a file does while it is imported."""
 Strategy = Literal["cpu", "fake", "source"]
 """Way in which a workload was traced: with real values in memory, by shapes alone, or from the module's text."""
+NOT_LAUNCHED = "no call of the file launches it; name one, as in --call 'scaled(float32[4096, 4096])'"
+"""Reason why nothing is known of a kernel."""
 
 
 @dataclass(frozen=True, slots=True)

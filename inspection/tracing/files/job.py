@@ -22,11 +22,10 @@ from forewarp.inspection.tracing.operators import Operators
 from forewarp.inspection.tracing.program import PATIENCE, differentiate, pretend, run_bounded, use_no_device
 from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.inspection.tracing.triton_driver import Refusals, refusing
-from forewarp.inspection.tracing.values import IMPORT, FileKernel, Trace, WorkloadTrace
+from forewarp.inspection.tracing.values import IMPORT, NOT_LAUNCHED, FileKernel, Trace, WorkloadTrace
 
 CALL_S = 10.0
 """Most seconds of processor time for one call."""
-_NOT_REACHED = "no call of the file launches it; name one, as in --call 'scaled(float32[4096, 4096])'"
 _MOST_CALLS = 12
 _CONFIGURATIONS = 3
 """Tried configurations of an autotuned kernel; a file may have many, and only a run tells the fastest."""
@@ -90,7 +89,7 @@ class _Tracer:
         return tuple(
             FileKernel(name, lines.get(name, 0), self._origins[name])
             if name in self._origins
-            else FileKernel(name, lines.get(name, 0), reason=reasons.get(name, _NOT_REACHED))
+            else FileKernel(name, lines.get(name, 0), reason=reasons.get(name, NOT_LAUNCHED))
             for name in dict.fromkeys((*lines, *self._origins, *reasons))
         )
 
