@@ -186,10 +186,9 @@ class RemoteExecutor:
                     lost.append(time.monotonic() - sent)
                 why, pause = str(e), max(PAUSE_S, 2 * pause)
                 continue
-            error = frame.head.get("error")
-            if error is None:
-                return frame
-            raise self._error(error)
+            if "error" in frame.head:
+                raise self._error(frame.head["error"])
+            return frame
         if self._closed.is_set():
             message, hint = "the executor was closed while it worked", "nothing is lost: ask for the same again"
         else:
@@ -231,8 +230,7 @@ class RemoteExecutor:
 
     def _open(self, link: Link) -> dict[str, Any]:
         """Open the device at the far end, and check that it is the same as before."""
-        # After a loss some devices may not be back yet; `had` tells the far end how many to wait for.
-        answer = link.submit("open", {**self._opening, "had": self._opened.get("devices", 0)}).result().head
+        answer = link.submit("open", self._opening).result().head
         if "error" in answer:
             raise self._error(answer["error"])
         opened: dict[str, Any] = answer["ok"]
