@@ -106,7 +106,7 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
     """
 
     def __init__(self, keep: int | None, lock: Lock | None, card: str | None) -> None:
-        self._keep, self._lock, self._card = keep, lock, card
+        self._keep, self._lock, self._card = keep, lock, _known(card)
         self._undo: tuple[Any, Any, Any] | None = None
         self._thread = threading.local()
         self.choices: list[Choice] = []
@@ -228,7 +228,7 @@ def install(
     every boot; `lock` is a file that keeps such choices, to be committed, and what stands in it is taken as it is.
     `card` is a name such as "h200", instead of the GPU of this machine.
 
-    Raises `UsageError` where Triton is not installed or its autotuner is changed already.
+    Raises `UsageError` where Triton is not installed or its autotuner is changed already, and for an unknown card.
     """
     installed = Installed(
         1 if deterministic or lock is not None else _at_least_one(keep), Lock(Path(lock)) if lock else None, card
@@ -248,8 +248,12 @@ def listen(card: str | None = None) -> Installed:
 
 
 def prune(keep: int = 8, *, card: str | None = None) -> Callable[..., list[Any]]:
-    """Return a function for `prune_configs_by={"early_config_prune": …}` that keeps the `keep` forecast fastest."""
+    """Return a function for `prune_configs_by={"early_config_prune": …}` that keeps the `keep` forecast fastest.
+
+    Raises `UsageError` for an unknown card.
+    """
     _at_least_one(keep)
+    _known(card)
 
     def early_config_prune(configs: Sequence[Any], named_args: Mapping[str, Any], **keywords: Any) -> list[Any]:
         if len(configs) <= keep:
@@ -267,8 +271,9 @@ def prune(keep: int = 8, *, card: str | None = None) -> Callable[..., list[Any]]
 def perf_model(card: str | None = None) -> Callable[..., float]:
     """Return a function for `prune_configs_by={"perf_model": …, "top_k": k}`: a configuration's forecast milliseconds.
 
-    Triton asks for one configuration at a time, so `prune` is faster.
+    Triton asks for one configuration at a time, so `prune` is faster. Raises `UsageError` for an unknown card.
     """
+    _known(card)
 
     def milliseconds(**everything: Any) -> float:
         try:
@@ -325,6 +330,11 @@ def _calling_tuner() -> Any:
     if not hasattr(tuner, "base_fn"):
         raise UsageError("the hook was not called by Triton's autotuner", hint="use forewarp.triton.install() instead")
     return tuner
+
+
+def _known(card: str | None) -> str | None:
+    """Return a card's name; raises `UsageError` for an unknown one, where it is named and not at the first launch."""
+    return card and chosen_card(card) and card
 
 
 def _at_least_one(keep: int) -> int:

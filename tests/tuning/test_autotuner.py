@@ -141,6 +141,13 @@ def test_nothing_left_to_keep_is_refused() -> None:
         autotuner.prune(0)
 
 
+@pytest.mark.parametrize("begin", [autotuner.install, autotuner.listen, autotuner.prune, autotuner.perf_model])
+def test_an_unknown_card_is_refused_where_it_is_named(begin: Callable[..., object]) -> None:
+    with pytest.raises(UsageError, match="'v100' is not known") as refused:
+        begin(card="v100")
+    assert "h100" in str(refused.value.hint)
+
+
 def test_it_cannot_be_installed_twice() -> None:
     with autotuner.install(card="h200"), pytest.raises(UsageError, match="already"):
         autotuner.install(card="h200")
