@@ -439,14 +439,18 @@ class SlashCommands:
         text = "\n".join(difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm=""))
         return fenced(text, "diff") if text else f"{names[0]} and {names[1]} have the same text."
 
-    @command("[NUMBER|RUN] [PATH]", words=2)
+    @command("[NUMBER|RUN] [PATH|package|vllm-op]", words=2)
     async def export(self, given: Arguments) -> str:
-        """Write a candidate's text (the best one's), or a run's winner as a module; into your file with your word."""
+        """Write a candidate's text (the best one's), a run's winner as a module, or a package into the run's folder."""
         left = list(given.words)
         which = left.pop(0) if left and (left[0].isdigit() or _RUN.fullmatch(left[0])) else ""
         path = left.pop(0) if left else ""
         if left:
             raise UsageError(f"{path!r} is no candidate and no run", hint="/candidates and /runs list them")
+        if _RUN.fullmatch(which) and path in ("package", "vllm-op"):
+            arguments = {"run": which, "form": path}
+            found = await self._result_of("export_winner", self._whole.export, arguments, **arguments)
+            return f"{found['summary']} Files: `{found['folder']}`"
         if _RUN.fullmatch(which):
             path, text, told = await asyncio.to_thread(_winner, self._settings, which, path)
         else:
@@ -783,7 +787,7 @@ def _winner(settings: Settings, run: str, path: str) -> tuple[str, str, str]:
     evidence = made.evidence.said.replace("{", "{{").replace("}", "}}")
     default = str(Path("forewarp-runs", run, MODULE))
     told = f"The winner of run `{run}` is a module, `{{written}}`: {evidence}."
-    return path or default, made.text, f"{told} `forewarp export {run}` makes a package of it."
+    return path or default, made.text, f"{told} `/export {run} package` makes a package of it."
 
 
 def _checked_model(name: str | Model | None, base_url: str | None, caps: Amounts | None) -> str:

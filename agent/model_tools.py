@@ -17,7 +17,7 @@ from forewarp.agent.whole_tools import TOP, WholeTools
 from forewarp.core.errors import UsageError
 from forewarp.tools.measured import Micros
 from forewarp.tools.parts import Kernel, trim
-from forewarp.tools.requests import LOCK_NAME
+from forewarp.tools.requests import LOCK_NAME, ExportFormat
 from forewarp.tools.steps import CandidateMeasured
 from forewarp.tools.wording import counted, microseconds, spread
 
@@ -51,6 +51,7 @@ class ModelTools:
             self.optimize_model,
             self.apply_kernels,
             self.gate_check,
+            self.export_winner,
             self.describe_task,
             self.list_candidates,
             self.read_candidate,
@@ -221,6 +222,16 @@ class ModelTools:
             budget: Most measurements.
         """
         return await self._whole.gate_check(_call(context), lock=lock, budget=budget, origin="agent")
+
+    async def export_winner(self, context: Context, run: str, form: ExportFormat = "package") -> ToolOutput:
+        """Write the winner of a search in a form that others can use: files in the run's folder.
+
+        Args:
+            context: This call.
+            run: The run_id of a search.
+            form: package is an installable op of torch with its tests; file a module; vllm-op a file for vLLM.
+        """
+        return await self._whole.export(_call(context), run=run, form=form, origin="agent")
 
     async def describe_task(self, task: str) -> ToolOutput:
         """Read a task: reference program, what it passes to a kernel, tolerance, and a kernel to start from.

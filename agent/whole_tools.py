@@ -1,4 +1,4 @@
-"""Whole models and locks for a conversation: profile, apply, search for a model, check a lock; files by its edits."""
+"""Whole models, locks and winners for a conversation: profile, apply, search, check, export; files by its edits."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from forewarp.tools.parts import Amounts
 from forewarp.tools.requests import (
     LOCK_NAME,
     ApplyRequest,
+    ExportFormat,
+    ExportKernelRequest,
     GateCheckRequest,
     OptimizeModelRequest,
     ProfileRequest,
     SearchRequest,
+    checked,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ TOP = 3
 
 
 class WholeTools:
-    """Verbs on whole models and locks, for model and user; what they return is a result in short.
+    """Verbs on whole models, locks and winners, for model and user; what they return is a result in short.
 
     Arguments are as in `KernelTools`; models, modules and locks are files of the working folder.
     """
@@ -81,6 +84,17 @@ class WholeTools:
             self._tools.inside(str(file.parent / name))
         request = GateCheckRequest(lock=str(file), budget=budget, device=place.device, archive=place.archive)
         return await self._tools.run_verb(call, request, spends=budget, origin=origin)
+
+    async def export(
+        self, call: str, *, run: str, form: ExportFormat = "package", origin: str = "user"
+    ) -> dict[str, Any]:
+        """Write a run's winner in a form for others, into the folder of the run's files."""
+        out, archive = (
+            self._settings.folder / "forewarp-runs" / Path(run).name / "exported",
+            self._settings.place.archive,
+        )
+        request = checked(ExportKernelRequest, subject=run, format=form, out=str(out), archive=archive)
+        return await self._tools.run_verb(call, request, origin=origin)
 
     async def _written(
         self, call: str, request: LongRequest, field: str, name: str, *, origin: str, spends: int = 0, **fields: object

@@ -204,6 +204,9 @@ async def test_the_winner_of_a_run_is_exported_as_a_module(say: Say, talk: Conve
     assert f"run {run}" in (folder / "forewarp-runs" / run / "best_module.py").read_text()
     noted(await say("/undo"))
     assert not (folder / "forewarp-runs" / run / "best_module.py").exists()
+    exported = folder / "forewarp-runs" / run / "exported"
+    assert f"Files: `{exported}`" in noted(await say(f"/export {run} package"))
+    assert "custom_op" in "".join(p.read_text() for p in exported.rglob("*.py"))
 
 
 async def test_candidates_best_and_diff_of_nothing(say: Say) -> None:
