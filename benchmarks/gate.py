@@ -10,10 +10,10 @@
 
 Each round has new processes of both sides and times every case once, as `forewarp gate check` with two Pythons does.
 Cases of one task follow one another, as the gate times them. The rounds of a case on one machine, in order, are cut
-into runs: a run ends where the gate would have decided, or given up. All cases of a kind are one family, and so many
-gates have been run as each of them has runs. Equal cases are bundled seeds in a few configurations (on the CPU device,
-whose seeds take too long, kernels of `planted.py`); planted ones are kernels of `planted.py` whose loop runs 3 % longer
-in the new environment.
+into runs: a run ends where the gate would have decided, or given up. All cases are checked together, and so many gates
+have been run on a machine as each of a kind has runs. Equal cases are bundled seeds in a few configurations (on the
+CPU device, whose seeds take too long, kernels of `planted.py`); planted ones are kernels of `planted.py` whose loop
+runs 3 % longer in the new environment.
 """
 
 from __future__ import annotations
@@ -178,12 +178,12 @@ def summed_up(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     from scipy import stats
 
     table: list[dict[str, Any]] = []
+    together = len({(row["case"], row["planted"]) for row in rows})
     for kind in (False, True):
         series: dict[tuple[int, str], list[float]] = {}
         for row in sorted((r for r in rows if r["planted"] == kind and r["log_ratios"]), key=lambda r: r["round"]):
             series.setdefault((row.get("machine", 0), row["case"]), []).extend(row["log_ratios"].values())
-        kernels = len({case for _, case in series})
-        cut = {key: runs_of(ratios, kernels) for key, ratios in series.items()}
+        cut = {key: runs_of(ratios, together) for key, ratios in series.items()}
         runs = [run for found in cut.values() for run in found]
         gates = [
             gate
@@ -193,7 +193,7 @@ def summed_up(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         spread = [statistics.stdev(ratios) for ratios in series.values() if len(ratios) > 1]
         line: dict[str, Any] = {
             "planted": kind,
-            "kernels": kernels,
+            "kernels": len({case for _, case in series}),
             "machines": len({number for number, _ in series}),
             "rounds": sum(map(len, series.values())),
             "runs": len(runs),

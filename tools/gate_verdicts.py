@@ -21,9 +21,9 @@ OPEN: Final = ("too noisy", "not compared")
 """Verdicts that say nothing of the kernel."""
 ALARM_ERROR: Final = 0.05
 """Chance that any shape of any kernel is called slower, or faster, where its times differ by the threshold at most."""
-ROUNDS: Final = (2, 3, 4, 6, 9, 13, 19)
+ROUNDS: Final = (2, 3, 5, 8, 12, 19)
 """Numbers of rounds after which a shape may be called the same."""
-ALARM_ROUNDS: Final = ROUNDS[3:]
+ALARM_ROUNDS: Final = ROUNDS[2:]
 """Those after which it may be called slower or faster: a process may draw one of two speeds, and few rounds all draw
 the same."""
 CARD_SPREAD: Final = 0.0442
