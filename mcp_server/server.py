@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import anyio.to_thread
 from mcp import MCPError
 from mcp.server import MCPServer
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import INVALID_PARAMS, CallToolResult, GetPromptResult, InputRequiredResult, ToolAnnotations
@@ -143,10 +144,11 @@ class Server(MCPServer[None]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """Call a tool; raises `ToolError` that names arguments which it does not have, or which do not fit."""
-        for tool in TOOLS:
-            if tool.name == name:
-                _check_names(name, arguments, tool.arguments.split())
+        """Call a tool; raises `ToolError` for an unknown one, and for arguments that are unknown or do not fit."""
+        known = {tool.name: tool.arguments.split() for tool in TOOLS}
+        if name not in known:
+            raise ToolError(f"there is no tool {name[:100]!r}; there are {', '.join(known)}")
+        _check_names(name, arguments, known[name])
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as e:
@@ -165,6 +167,19 @@ class Server(MCPServer[None]):
             # that an internal error, and log it as a crash.
             known = [f"{p.name}({', '.join(a.name for a in p.arguments or [])})" for p in await self.list_prompts()]
             raise MCPError(INVALID_PARAMS, f"{e}; prompts: {', '.join(known)}") from e
+
+
+async def _say_what_is_wrong(ctx: ServerRequestContext[None], call_next: CallNext) -> HandlerResult:
+    """Handle a request; refuse it with a sentence where the SDK would say "Invalid request parameters" only."""
+    try:
+        return await call_next(ctx)
+    except ValidationError as e:
+        said = "; ".join(misfit(e)).replace("a valid dictionary", "an object")
+        raise MCPError(INVALID_PARAMS, f"{ctx.method}: {said}") from e
+    except MCPError as e:
+        if e.message != "Invalid request parameters":
+            raise
+        raise MCPError(INVALID_PARAMS, f"{ctx.method}: the session has not begun; send initialize first") from e
 
 
 def _check_names(tool: str, given: Iterable[str], known: Sequence[str]) -> None:
@@ -197,6 +212,7 @@ def build_server(options: ServerOptions | None = None) -> MCPServer[None]:
         lifespan=lifespan,
         log_level="WARNING",
     )
+    server._lowlevel_server.middleware.append(_say_what_is_wrong)
     for tool in TOOLS:
         function = _function(verbs, tool)
         server.tool(description=tool.description, annotations=tool.hints)(function)

@@ -96,13 +96,15 @@ class AnsweringStream(_Wrapped):
 
 def _answer_to(error: ValidationError) -> JSONRPCError | None:
     """Return the answer to a line that could not be read; None to an empty one, and to a damaged response."""
-    first = error.errors(include_url=False)[0]
+    errors = error.errors(include_url=False)
+    first = errors[0]
     given: Any = first["input"]
     if first["type"] == "json_invalid":
         if not str(given).strip():
             return None
         return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=PARSE_ERROR, message=first["msg"]))
-    found = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    wholes = (e["input"] for e in errors if e["type"] == "missing" and len(e["loc"]) == 2)
+    found = cast("dict[str, Any]", next(wholes, {}))
     if "result" in found or "error" in found:
         return None
     key = found.get("id")
