@@ -19,9 +19,14 @@ from forewarp.agent.events import (
     Interrupted,
     SettingChanged,
     Spent,
+    TextDelta,
+    ThoughtDelta,
 )
 from forewarp.agent.settings import Settings
 from forewarp.core.errors import UsageError
+
+GATHER_S = 0.03
+"""Seconds within which pieces of the model's text become one event: thousands come in a second, of a token each."""
 
 
 class BaseConversation:
@@ -39,7 +44,10 @@ class BaseConversation:
         """Tokens that the model is known to read, before the user's setting."""
         self._spent, self._booking = Spent(), threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        """The loop's."""
         self._queue: asyncio.Queue[ConversationEvent | None] = asyncio.Queue()
+        self._pieces: list[TextDelta | ThoughtDelta] = []
         self._work: asyncio.Task[None] | None = None
         self._questions: dict[str, asyncio.Future[ApprovalGiven]] = {}
         self._interrupted = False
@@ -69,8 +77,9 @@ class BaseConversation:
             raise UsageError("a turn is on", hint="wait for its end, steer it, or interrupt it")
         self.busy, self._interrupted = True, False
         self._loop, self._queue = asyncio.get_running_loop(), asyncio.Queue()
+        self._thread, self._pieces = threading.get_ident(), []
         self._work = asyncio.create_task(self._run(text))
-        self._work.add_done_callback(lambda _: self._queue.put_nowait(None))
+        self._work.add_done_callback(lambda _: self._put(None))
         try:
             ended = False
             while (event := await self._queue.get()) is not None:
@@ -115,7 +124,25 @@ class BaseConversation:
     def emit(self, event: ConversationEvent) -> None:
         """Put an event on the stream of the turn; may be called from any thread."""
         if self._loop is not None and self.busy:
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, event)
+            # Waking the loop takes longer than all else here: thousands of events come from its own thread.
+            own = threading.get_ident() == self._thread
+            (self._loop.call_soon if own else self._loop.call_soon_threadsafe)(self._put, event)
+
+    def _put(self, event: ConversationEvent | None) -> None:
+        """Queue an event; a piece of text waits for those that follow at once."""
+        if self._pieces and type(event) is not type(self._pieces[0]):
+            self._put_pieces()
+        if isinstance(event, TextDelta | ThoughtDelta):
+            if not self._pieces:
+                asyncio.get_running_loop().call_later(GATHER_S, self._put_pieces)
+            self._pieces.append(event)
+        else:
+            self._queue.put_nowait(event)
+
+    def _put_pieces(self) -> None:
+        if self._pieces:
+            self._queue.put_nowait(replace(self._pieces[0], text="".join(piece.text for piece in self._pieces)))
+            self._pieces.clear()
 
     def spend(
         self, *, measurements: int = 0, device_s: float = 0.0, tokens: int = 0, dollars: float | None = 0.0

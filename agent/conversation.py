@@ -27,7 +27,7 @@ from forewarp.agent.events import (
 )
 from forewarp.agent.files import with_mentioned_files
 from forewarp.agent.kernel_tools import KernelTools
-from forewarp.agent.settings import NO_MODEL, Settings, over_budget
+from forewarp.agent.settings import Settings, over_budget
 from forewarp.agent.transcript import RecordedConversation, Transcript, find, read
 from forewarp.core.errors import ForewarpError, UsageError
 
@@ -171,8 +171,8 @@ class Conversation(BaseConversation):
                     self.emit(Noted(note))
                 self.emit(Answered("", seconds=time.perf_counter() - began))
             elif self.settings.model is None:
-                self.emit(Noted(NO_MODEL))
-                self.emit(Failed("model", "no language model is set", "pass --model, or type /model NAME"))
+                hint = "pass --model, or type /model NAME; slash commands, such as /demo, need none"
+                self.emit(Failed("model", "no language model is set", hint))
             else:
                 await self._ask_model(text)
         except asyncio.CancelledError:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import select
+import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -537,6 +542,14 @@ def welcome(settings: Settings) -> str:
     return "\n\n".join([head, HELP] if settings.model is not None else [head, NO_MODEL, HELP])
 
 
+def _end_with_terminal() -> None:
+    """Wait until the terminal is gone, then end the process: it gets SIGHUP from a terminal that controls it only."""
+    watch = select.poll()
+    watch.register(sys.__stdin__.fileno(), 0)
+    if any(happened & select.POLLHUP for _, happened in watch.poll()):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 def run(
     conversation: BaseConversation,
     *,
@@ -555,6 +568,7 @@ def run(
 
         return home(conversation.settings.place) / "prompts.jsonl"
 
+    threading.Thread(target=_end_with_terminal, name="forewarp-terminal", daemon=True).start()
     app = ForewarpApp(conversation, earlier=earlier, first=first, theme=theme, history=History(prompts))
     code = app.run(mouse=mouse)
     return code if code is not None else app.return_code or 0

@@ -28,8 +28,14 @@ SCREENS = 2
 FRAME_S = 0.08
 """Seconds within which events are drawn together."""
 
-PAUSE = 4.0
+PAUSE, LONGEST_PAUSE_S = 4.0, 0.5
 """Times what a drawing took until the next one: a long block that grows is parsed and laid out anew each time."""
+
+OUT_OF_SIGHT = 2
+"""Most new items that are mounted at once below the visible part."""
+
+LINE = 80
+"""Characters of a line, to guess how many lines a text has before it is laid out."""
 
 TICK_S = 1.0
 """Seconds between updates of a running tool's time."""
@@ -148,7 +154,7 @@ class Chat(VerticalScroll):
     def _schedule(self) -> None:
         if not self._due:
             self._due = True
-            self.set_timer(max(FRAME_S, PAUSE * self._took), self._draw)
+            self.set_timer(min(max(FRAME_S, PAUSE * self._took), LONGEST_PAUSE_S), self._draw)
 
     async def _draw(self) -> None:
         """Mount new items, and draw changed ones again."""
@@ -167,7 +173,11 @@ class Chat(VerticalScroll):
                             await block.redraw()
                         case None:
                             pass
-                if len(new) > WINDOW or (len(self._blocks) + len(new) > 3 * WINDOW and not self._scrolled_up):
+                if self._scrolled_up:
+                    await self.mount_all(self._widget(i) for i in new[:OUT_OF_SIGHT])
+                    if len(new) > OUT_OF_SIGHT:
+                        self._schedule()
+                elif len(self._blocks) + len(new) > 3 * WINDOW or sum(map(_lines, new)) > self._most_lines:
                     await self._show_latest()
                 elif new:
                     await self.mount_all(self._widget(i) for i in new)
@@ -182,10 +192,9 @@ class Chat(VerticalScroll):
         await self.remove_children()
         self._blocks.clear()
         self._first, lines = len(self.items.all), 0
-        while self._first > max(0, len(self.items.all) - WINDOW) and lines < SCREENS * self.app.size.height:
+        while self._first > max(0, len(self.items.all) - WINDOW) and lines < self._most_lines:
             self._first -= 1
-            item = self.items.all[self._first]
-            lines += item.text.count("\n") + 1 if isinstance(item, MarkdownItem) else 1
+            lines += _lines(self.items.all[self._first])
         await self.mount_all([self._header(), *(self._widget(i) for i in self.items.all[self._first :])])
         self.anchor()
 
@@ -265,6 +274,10 @@ class Chat(VerticalScroll):
                 block.action_unfold()
 
     @property
+    def _most_lines(self) -> int:
+        return SCREENS * self.app.size.height
+
+    @property
     def _scrolled_up(self) -> bool:
         """True if the user scrolled away from the end."""
         return self.scroll_offset.y < self.max_scroll_y - 1 and self._anchor_released
@@ -274,3 +287,8 @@ class Chat(VerticalScroll):
         if behind != self._behind:
             self._behind = behind
             self.post_message(self.Behind(behind))
+
+
+def _lines(item: Item) -> int:
+    """Return about how many lines an item has."""
+    return item.text.count("\n") + len(item.text) // LINE + 1 if isinstance(item, MarkdownItem) else 1

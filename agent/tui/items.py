@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from copy import copy
@@ -40,9 +41,14 @@ SHOWN_LINES = 8
 LABEL = 20
 """Characters for what a measured candidate is; its intervals are left out rather than that."""
 
+PART, LONGEST_PART = 4_000, 16_000
+"""Characters of an answer after which its next paragraph becomes an item of its own, and its next line does: an item
+that grows is parsed and laid out anew each time."""
+
 THOUGHT_LINES = 3
 """Latest lines of thinking that are shown while it comes."""
 
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _BODY_LINES = 400
 _SHORT = 60
 _PATHS = ("task", "path", "kernel", "command", "query", "pattern")
@@ -89,12 +95,16 @@ class UserItem(Item):
 
 @dataclass(slots=True, eq=False)
 class MarkdownItem(Item):
-    """The model's words between two tool calls, or Markdown of forewarp's own; `done` once no more come."""
+    """The model's words between two tool calls, or Markdown of forewarp's own; `done` once no more come.
+
+    `continues` is True where they go on from the item before: long ones are several items.
+    """
 
     classes: ClassVar[str] = "answer"
     text: str
     own: Literal["", "note", "compacted"] = ""
     done: bool = False
+    continues: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -189,7 +199,8 @@ class MeasuredItem(Item):
         words = next((2 - n for n, length in enumerate(longest) if not width or length + LABEL <= width), 0)
         space = width - longest[2 - words] if width else 2 * LABEL
         room = min(space, max(len(r.label) for r in rows) + 1) if space > LABEL // 2 else 0
-        lines = [measured_line(r, words, room) for r in rows]
+        digits = max(len(str(r.number)) for r in rows)
+        lines = [measured_line(r, words, room and room + digits - len(str(r.number))) for r in rows]
         earlier = len(self.rows) - len(rows)
         more = [styled(f"… {earlier} earlier ones under Candidates (F3)", "dim")] if earlier else []
         return Content("\n").join([*more, *lines])
@@ -248,7 +259,12 @@ class Items:
     def last_answer(self) -> str:
         """The latest words of the model, or of forewarp where there are none."""
         texts = [i for i in reversed(self.all) if isinstance(i, MarkdownItem) and i.text.strip()]
-        return next((i.text for i in texts if not i.own), next((i.text for i in texts), ""))
+        answer = ""
+        for item in [i for i in texts if not i.own] or texts:
+            answer = item.text + answer
+            if not item.continues:
+                break
+        return answer
 
     def add(self, item: Item) -> list[Item]:
         """Append an item; return what changed."""
@@ -296,9 +312,18 @@ class Items:
         last = self.all[-1] if self.all else None
         if isinstance(last, MarkdownItem) and not last.done:
             last.text += text
-            return [last]
+            changed: list[Item] = [last]
+            while end := part_end(last.text):
+                last.text, rest = last.text[:end], last.text[end:]
+                last.done, last = True, MarkdownItem(rest, continues=True)
+                self.all.append(last)
+                changed.append(last)
+            return changed
         # Some models send line ends before their first tool call.
-        return self.add(MarkdownItem(text)) if text.strip() else []
+        if not text.strip():
+            return []
+        begun = self.add(MarkdownItem(""))
+        return [*begun[:-1], *self._write(text)]
 
     def _think(self, text: str) -> list[Item]:
         last = self.all[-1] if self.all else None
@@ -346,6 +371,28 @@ class Items:
             call.state, call.seconds = "stopped", self.clock() - call.began
         self.running.clear()
         return [*stopped, *(self.add(item) if item is not None else self._end_answer())]
+
+
+def part_end(text: str) -> int:
+    """Return where a long answer is parted: before a paragraph, in a very long one after a line or word; else 0.
+
+    Programs, and what is indented, stay whole.
+    """
+    if len(text) <= PART:
+        return 0
+    place, start, fence, blank = 0, 0, "", False
+    for line in text.splitlines(keepends=True):
+        if place >= PART and blank and not fence and not line[0].isspace():
+            return place
+        mark, blank, place = _FENCE.match(line), not line.strip(), place + len(line)
+        if not fence:
+            fence = mark[1] if mark else ""
+        elif mark and mark[1].startswith(fence) and mark[1] == line.strip():
+            fence, start = "", place
+        if not fence and place - start > LONGEST_PART:
+            least, most = start + PART, start + LONGEST_PART
+            return text.rfind("\n", least, most) + 1 or text.rfind(" ", least, most) + 1 or most
+    return 0
 
 
 def arguments_in_short(given: Mapping[str, Any]) -> str:

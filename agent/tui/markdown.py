@@ -146,6 +146,7 @@ class Prose(Markdown):
             await updating
             starts = [token.map[0] for token in _parser().parse(markdown) if token.level == 0 and token.map]
             self._last_parsed_line = max(starts, default=0)
+            self._mark_last()
 
         return AwaitComplete(begin_at_last_block())
 
@@ -154,6 +155,12 @@ class Prose(Markdown):
         new, self._length = text[self._length :], len(text)
         if new:
             await self.append(printable(new))
+            self._mark_last()
+
+    def _mark_last(self) -> None:
+        """Give the last block its class; with `*:last-child`, each one would have all widgets styled anew."""
+        for child in self.children:
+            child.set_class(child is self.children[-1], "-last")
 
 
 def _parser() -> MarkdownIt:

@@ -40,9 +40,11 @@ async def test_turns_come_in_order_whatever_is_said() -> None:
 
 
 async def test_text_comes_in_words() -> None:
-    replay = Replay([UserSaid("go"), TextDelta("three short words"), Answered("")], speed=INSTANT)
+    replay = Replay([UserSaid("go"), TextDelta("three short words"), Answered("")], speed=0.2)
     told = [e.text async for e in replay.say("") if isinstance(e, TextDelta)]
     assert told == ["three ", "short ", "words"]
+    at_once = Replay([UserSaid("go"), TextDelta("three short words"), Answered("")], speed=INSTANT)
+    assert [e.text async for e in at_once.say("") if isinstance(e, TextDelta)] == ["three short words"]
 
 
 async def test_an_interrupt_ends_the_turn_that_is_played() -> None:

@@ -71,6 +71,21 @@ def test_a_terminal_that_closes_leaves_an_interrupted_run(recorded: Recorded, tm
         assert [r.status for r in archive.runs()] == ["interrupted"]
 
 
+def test_the_terminal_agent_ends_with_a_terminal_that_does_not_control_it() -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "forewarp.cli.main"]
+    opened = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    try:
+        seen = b""
+        while b"/command" not in seen:
+            seen += os.read(ours, 65536)
+        os.close(ours)
+        assert opened.wait(60) == -signal.SIGTERM
+    finally:
+        opened.kill()
+
+
 @pytest.mark.slow
 def test_under_nohup_a_run_goes_on(recorded: Recorded, tmp_path: Path) -> None:
     done = subprocess.run(

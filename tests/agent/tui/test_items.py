@@ -26,6 +26,7 @@ from forewarp.agent.settings import Settings
 from forewarp.agent.tui import wording
 from forewarp.agent.tui.chat import Block
 from forewarp.agent.tui.items import (
+    LONGEST_PART,
     CallItem,
     CostItem,
     Item,
@@ -197,3 +198,26 @@ def test_the_height_of_a_block_is_that_in_the_new_width() -> None:
     block = Block(UserItem("some words " * 20))
     heights = [block.get_content_height(Size(), Size(), width) for width in (220, 60, 20)]
     assert heights == [1, 4, 14]
+
+
+def test_long_answers_are_parted_between_paragraphs_and_never_within_a_program() -> None:
+    paragraph, program = "word " * 300 + "\n\n", "```cuda\n" + "int a;\n\n" * 1000 + "```\n\n"
+    text = paragraph * 4 + program + paragraph * 4 + "word " * 5000 + "\n\n- one\n\n  of two\n"
+    items = Items()
+    for start in range(0, len(text), 7):
+        items.apply(TextDelta(text[start : start + 7]), Candidates())
+    parts = [item.text for item in items.all if isinstance(item, MarkdownItem)]
+    assert "".join(parts) == items.last_answer == text
+    assert all(len(part) <= LONGEST_PART or program in part for part in parts)
+    assert [part.count("```") for part in parts if "```" in part] == [2]
+    assert len(parts) > 4
+    assert parts[-1].endswith("- one\n\n  of two\n")
+
+
+def test_an_answer_without_any_gap_is_parted_too() -> None:
+    items = Items()
+    items.apply(TextDelta("a" * 100_000), Candidates())
+    assert [len(item.text) for item in items.all if isinstance(item, MarkdownItem)] == [*[LONGEST_PART] * 6, 4000]
+    items.apply(Noted("own"), Candidates())
+    items.apply(TextDelta("b"), Candidates())
+    assert items.last_answer == "b"
