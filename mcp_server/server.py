@@ -123,6 +123,10 @@ def _function(verbs: Verbs, tool: Tool) -> Callable[..., Awaitable[CallToolResul
 class Server(MCPServer[None]):
     """The SDK's server, which refuses unknown arguments, and prompts that cannot be given as the protocol asks for."""
 
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, **options)
+        self._lowlevel_server.middleware.append(_say_what_is_wrong)
+
     async def list_tools(self) -> list[ListedTool]:
         """Return the tools with short schemas: a model reads every word of this, with each request."""
         answers = {tool.name: schemas.answer(tool.answer) for tool in TOOLS}
@@ -212,7 +216,6 @@ def build_server(options: ServerOptions | None = None) -> MCPServer[None]:
         lifespan=lifespan,
         log_level="WARNING",
     )
-    server._lowlevel_server.middleware.append(_say_what_is_wrong)
     for tool in TOOLS:
         function = _function(verbs, tool)
         server.tool(description=tool.description, annotations=tool.hints)(function)

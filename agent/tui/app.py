@@ -545,7 +545,7 @@ def welcome(settings: Settings) -> str:
 def _end_with_terminal() -> None:
     """Wait until the terminal is gone, then end the process: it gets SIGHUP from a terminal that controls it only."""
     watch = select.poll()
-    watch.register(sys.__stdin__.fileno(), 0)
+    watch.register(sys.stdin.fileno(), 0)
     if any(happened & select.POLLHUP for _, happened in watch.poll()):
         os.kill(os.getpid(), signal.SIGTERM)
 
