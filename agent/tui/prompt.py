@@ -58,10 +58,11 @@ class History:
             self._write(early, "a")
 
     def add(self, text: str) -> None:
-        """Remember a prompt; the same one twice in a row counts once."""
-        if not self._prompts or self._prompts[-1] != text:
-            self._prompts.append(text)
-            self._write([text], "a")
+        """Remember a prompt, and before it the draft that was left for an older one; twice in a row counts once."""
+        for each in (self._draft, text):
+            if each.strip() and each not in self._prompts[-1:]:
+                self._prompts.append(each)
+                self._write([each], "a")
         self._at, self._draft = len(self._prompts), ""
 
     def back(self, draft: str) -> str | None:
@@ -78,7 +79,10 @@ class History:
         if self._at >= len(self._prompts):
             return None
         self._at += 1
-        return self._prompts[self._at] if self._at < len(self._prompts) else self._draft
+        if self._at < len(self._prompts):
+            return self._prompts[self._at]
+        draft, self._draft = self._draft, ""
+        return draft
 
     def _write(self, prompts: list[str], mode: str) -> None:
         if self._path is None or not prompts:

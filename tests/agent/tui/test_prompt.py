@@ -269,3 +269,11 @@ async def test_keys_that_arrive_together_are_taken_in_order(tmp_path: Path) -> N
         for key in ("a", "b", "backspace", "c", "left", "d"):
             app.post_message(events.Key(key, key if len(key) == 1 else None))
         await until(pilot, lambda: app.prompt.text == "adc", app.prompt.text)
+
+
+def test_a_draft_that_was_left_for_an_older_prompt_is_kept() -> None:
+    history = History()
+    history.add("first")
+    assert history.back("a draft") == "first"
+    history.add("first, changed")
+    assert [history.back(""), history.back(""), history.back("")] == ["first, changed", "a draft", "first"]
