@@ -883,6 +883,47 @@ def written() -> Iterator[Row]:
         )
 
 
+POLICIES = {
+    "all": "all twelve",
+    "tuner_of_first": "tuner of the first programs",
+    "sort_learned": "one sort by the learned forecaster",
+    "sort_model": "one sort by the model's forecasts",
+    "sort_both": "one sort by both, pooled",
+    "learned": "learned forecaster",
+    "model": "model's forecasts",
+    "cascade": "both (cascade)",
+}
+
+
+def policies() -> Iterator[Row]:
+    """Kernels found by measuring a part of what a model wrote, over those found by measuring what came first."""
+    found = load("written_policy.json")
+    share = found["share_of_best"]["first"]
+    yield "first written; plain tuner", *("" for _ in share), f"{share['4']:.3f}"
+    for arm, name in POLICIES.items():
+        ratios = (_inside_ratio(found["equal_number"][arm][count]) for count in share)
+        yield name, *ratios, f"{found['share_of_best'][arm]['4']:.3f}"
+
+
+def policies_by_task() -> Iterator[Row]:
+    """The speed-up that each policy reaches with four measurements, task by task."""
+    for task, reached in load("written_policy.json")["by_task"].items():
+        yield task, *(f"{reached[arm]:.2f}" for arm in ("all", "first", *list(POLICIES)[1:]))
+
+
+def policies_paid() -> Iterator[Row]:
+    """Four measurements and the answers, over as many measurements of what came first as the same dollars buy."""
+    found = load("written_policy.json")
+    for arm in list(POLICIES)[2:]:
+        yield POLICIES[arm], *(_inside_ratio(found["equal_cost"][f"{s}_s"][arm]) for s in (1, 10, 30))
+    bought = (f"{found['equal_cost'][f'{s}_s']['answers_in_measurements']:.1f}" for s in (1, 10, 30))
+    yield "answers to all twelve cost as much as so many measurements", *bought
+
+
+def _inside_ratio(figure: Mapping[str, float]) -> str:
+    return f"{figure['ratio']:.2f} ({figure['low']:.2f} to {figure['high']:.2f})"
+
+
 def published() -> Iterator[Row]:
     """Kernels of ours beside KernelAgent's published winners, misses bold."""
     for device in ("h100", "h200"):
@@ -948,6 +989,9 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "winners": (("kernel", "shape", "beside", "its time over ours (95 %)", "ours", "target"), (winners,)),
     "written": (WRITTEN, (written,)),
     "published": (PUBLISHED, (published,)),
+    "policies": (("which is measured", *(f"{k} measured" for k in (1, 2, 3, 4, 6)), "share of best, 4"), (policies,)),
+    "policies by task": (("task", "all twelve", "first four", *list(POLICIES.values())[1:]), (policies_by_task,)),
+    "policies paid": (("which is measured", "at 1 s a measurement", "at 10 s", "at 30 s"), (policies_paid,)),
     "replayed": (REPLAYED, (replayed,)),
     "priced": (PRICED, (priced,)),
     "paying": (PAYS, (paying,)),

@@ -1,20 +1,24 @@
-"""Candidates that a model writes before any is measured, and blind forecasts of them: prompts to carry, answers to read.
+"""Candidates that a model writes before any is measured, and blind forecasts of them: prompts and answers.
 
     python benchmarks/written.py propose FOLDER     # FOLDER/prompts/TASK.DIRECTION.md: the product's own first prompts
     python benchmarks/written.py forecast FOLDER    # FOLDER/blind/TASK.N.md, about FOLDER/pool/TASK/seeds/*
     python benchmarks/written.py answers FOLDER     # FOLDER/blind/TASK.N.answer.md to FOLDER/answers.parquet
+    python benchmarks/written.py keep FOLDER        # all prompts and answers word by word, FOLDER/prompts.jsonl.gz
     python benchmarks/record_pool.py --folder FOLDER/pool --device cuda --out FOLDER/rows        # where the GPU is
-    python benchmarks/assemble_pool.py FOLDER/rows*.jsonl.gz --folder FOLDER/pool --out FOLDER
-    python benchmarks/search_replay.py FOLDER/pool.parquet --answers FOLDER/answers.parquet --condition blind
+    python benchmarks/assemble_pool.py FOLDER/rows*.jsonl.gz --folder FOLDER/pool --target h100 --out FOLDER/measured
+    python benchmarks/written_policy.py FOLDER/measured      # which the answers are copied to
 
-Nothing has been measured when prompts are made but the references (`FOLDER/references.json`, as `forewarp optimize`
-measures them before a search). A forecast's prompt is what a model is sent, with the schema of the reply written out,
-about eight candidates at most, whose order is drawn, so that it tells nothing of how they were written.
+What a model answered lies in FOLDER/answers/TASK/NN_DIRECTION.*: a line `#IDEA …`, then the file; FOLDER/pool has the
+same without that line, with names mended where they did not compile. Nothing has been measured when prompts are made but
+the references (`FOLDER/references.json`), as `forewarp optimize` measures them before a search. A forecast's prompt is
+what a model is sent, with the schema of the reply written out, about eight candidates at most, whose order is drawn, so
+that it tells nothing of how they were written.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import json
 import random
@@ -41,7 +45,7 @@ from forewarp.surrogate.llm import BATCH
 from forewarp.surrogate.questions import Shown, question, system_prompt
 from forewarp.surrogate.reference import ReferenceTime
 
-HERE = Path(__file__).parent / "written"
+HERE = Path(__file__).parent / "winners" / "written"
 NAMES = tuple(sorted(p.parent.name for p in HERE.glob("*/task.toml")))
 CONDITION = "blind"
 CHARS_A_TOKEN = 4
@@ -137,15 +141,28 @@ def answers(folder: Path) -> None:
     print(f"{write_forecasts(found, folder / 'answers.parquet')} forecasts")
 
 
+def keep(folder: Path) -> None:
+    """Write every prompt with its answers, as they were."""
+    with gzip.open(folder / "prompts.jsonl.gz", "wt") as file:
+        for sent in sorted((folder / "prompts").iterdir()):
+            name, direction, _ = sent.name.split(".")
+            paths = sorted((folder / "answers" / name).glob(f"*_{direction}.*"))
+            said = {p.name: p.read_text() for p in paths}
+            file.write(json.dumps({"asked": sent.stem, "prompt": sent.read_text(), "answers": said}) + "\n")
+        for key, kernels in json.loads((folder / "asked.json").read_text()).items():
+            prompt, answer = ((folder / "blind" / f"{key}{end}.md").read_text() for end in ("", ".answer"))
+            file.write(json.dumps({"asked": key, "kernels": kernels, "prompt": prompt, "answer": answer}) + "\n")
+
+
 def main() -> None:
     """Write or read what the step needs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("propose", "forecast", "answers"))
+    parser.add_argument("step", choices=("propose", "forecast", "answers", "keep"))
     parser.add_argument("folder", type=Path)
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    if args.step == "answers":
-        answers(args.folder)
+    if args.step in ("answers", "keep"):
+        (answers if args.step == "answers" else keep)(args.folder)
         return
     executor = LocalExecutor(known_targets()["h100"])
     try:

@@ -1,13 +1,14 @@
-"""Measure only a part of what a model wrote: by forecasts, against what comes first, at equal numbers and at equal cost.
+"""Measure a part of what a model wrote: by forecasts, against what comes first, at equal numbers and at equal cost.
 
     python benchmarks/written_policy.py benchmarks/results/written_h100 --out benchmarks/results/written_policy.json
     python benchmarks/written_policy.py benchmarks/results/written_h100 --pairs pairs.json      # for written_winners.py
 
 The folder holds the measured candidates of `written.py`, a program each, and the answers about them. The candidates are
-live; the order of writing is replayed: `first` measures the first K of a random order (what a plain tuner of more than K
-programs does, too, for it begins with each one's default tunables), `tuner_of_first` all tunables of the first program,
-then of the next. `sort_…` forecasts all of them once, `learned`, `model` and `cascade` are the product's search, which
-learns from what it measures. Ratios are geometric means over tasks; intervals draw tasks.
+live; the order of writing is replayed: `first` measures the first K of a random order (what a plain tuner of more than
+K programs does, too, for it begins with each one's default tunables), `tuner_of_first` all tunables of the first
+program, then of the next; `all` measures every candidate, more than which no policy can find. `sort_…` forecasts all of
+them once, `learned`, `model` and `cascade` are the product's search, which learns from what it measures. Ratios are
+geometric means over tasks; intervals draw tasks. Where nothing measured is faster, the reference is kept.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ def curves_of(name: str, rows: Sequence[RecordedRow], *, answered: bool) -> dict
     search_replay._pools[name] = defaults
     top = max(map(search_replay.speed, defaults))
     found: dict[str, list[Curve]] = {
+        "all": [[max(REFERENCE, top)]],
         "first": [best_so_far(first_written(defaults, s)) for s in range(ORDERS)],
         "tuner_of_first": [best_so_far(tuned_first(rows, defaults, s)) for s in range(ORDERS // 10)],
     }
@@ -112,7 +114,7 @@ def figures(found: Mapping[str, Mapping[str, list[Curve]]], asked: Mapping[str, 
     """Return the tables: at equal numbers, at equal cost, and the share of the best."""
     tasks = sorted(found)
     arms = [a for a in found[tasks[0]] if a != "first"]
-    tops = {t: math.log2(max(found[t]["first"][0])) for t in tasks}
+    tops = {t: level(found[t]["all"], 1) for t in tasks}
     equal = {
         arm: {
             str(k): ratio(tasks, {t: level(found[t][arm], k) - level(found[t]["first"], k) for t in tasks})
@@ -144,10 +146,7 @@ def figures(found: Mapping[str, Mapping[str, list[Curve]]], asked: Mapping[str, 
                 if arm in arms
             },
         }
-    by_task = {
-        t: {arm: 2.0 ** level(curves, HEADLINE) for arm, curves in found[t].items()} | {"best": 2.0 ** tops[t]}
-        for t in tasks
-    }
+    by_task = {t: {arm: 2.0 ** level(curves, HEADLINE) for arm, curves in found[t].items()} for t in tasks}
     return {"equal_number": equal, "share_of_best": share, "equal_cost": cost, "by_task": by_task}
 
 
