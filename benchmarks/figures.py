@@ -906,9 +906,21 @@ def policies() -> Iterator[Row]:
 
 
 def policies_by_task() -> Iterator[Row]:
-    """The speed-up that each policy reaches with four measurements, task by task."""
-    for task, reached in load("written_policy.json")["by_task"].items():
-        yield task, *(f"{reached[arm]:.2f}" for arm in ("all", "first", *list(POLICIES)[1:]))
+    """The speed-up that each policy reaches with four measurements, task by task, and winners timed together."""
+    found = load("written_policy.json")
+    for task, reached in found["by_task"].items():
+        together = "; ".join(f"{r:.2f}" for r in found["winners"]["by_task"][task])
+        yield task, *(f"{reached[arm]:.2f}" for arm in ("all", "first", *list(POLICIES)[1:])), together
+    yield "geometric mean", *("" for _ in POLICIES), "", _inside_ratio(found["winners"]["all"])
+
+
+def policies_forecast() -> Iterator[Row]:
+    """How good the forecasts of these candidates were before any was measured."""
+    judged = {f["name"]: f["figures"] for f in load("evaluate/written.json")["forecasters"]}
+    shown = [judged[name] for name in ("pooled", "llm blind", "learned")]
+    for key, target in SHOWN.items():
+        name, digits = JUDGED[key]
+        yield name, *(_inside(f[key], digits) for f in shown), target
 
 
 def policies_paid() -> Iterator[Row]:
@@ -990,7 +1002,11 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "written": (WRITTEN, (written,)),
     "published": (PUBLISHED, (published,)),
     "policies": (("which is measured", *(f"{k} measured" for k in (1, 2, 3, 4, 6)), "share of best, 4"), (policies,)),
-    "policies by task": (("task", "all twelve", "first four", *list(POLICIES.values())[1:]), (policies_by_task,)),
+    "policies by task": (
+        ("task", "all twelve", "first four", *list(POLICIES.values())[1:], "cascade's winner over first four's"),
+        (policies_by_task,),
+    ),
+    "policies forecast": (("figure", "pooled", "model", "learned", "target of the model"), (policies_forecast,)),
     "policies paid": (("which is measured", "at 1 s a measurement", "at 10 s", "at 30 s"), (policies_paid,)),
     "replayed": (REPLAYED, (replayed,)),
     "priced": (PRICED, (priced,)),

@@ -61,6 +61,7 @@ from forewarp.surrogate.calibration import Recalibrated
 from forewarp.surrogate.cascade import CascadeForecaster
 from forewarp.surrogate.evaluation.scorecard import centre
 from forewarp.surrogate.learned import LearnedForecaster
+from forewarp.surrogate.reference import ReferenceTime
 from forewarp.tools.session import ESCALATIONS
 
 SORTS = {"sort_learned": "learned", "sort_llm": "llm", "sort_both": "cascade"}
@@ -116,6 +117,8 @@ class Job:
 
 _pools: dict[str, list[RecordedRow]] = {}
 _answers: dict[str, dict[str, RecordedForecast]] = {}
+_references: dict[str, ReferenceTime] = {}
+"""Times of references that were measured before a search, by their tasks' sha256; none for the pool."""
 
 
 def load(pool: Path, split: str, answers: Sequence[Path], condition: str) -> None:
@@ -135,7 +138,7 @@ def make_forecaster(arm: str, task: str) -> Forecaster | None:
     """Return the arm's forecaster as the product makes it, with recorded answers in place of a model."""
     if arm in ("everything", "random"):
         return None
-    learned = Recalibrated(LearnedForecaster())
+    learned = Recalibrated(LearnedForecaster(references=_references))
     if arm == "learned":
         return learned
     llm = Recalibrated(Recorded(_answers[task]))

@@ -9,7 +9,7 @@
     python benchmarks/written_policy.py FOLDER/measured      # which the answers are copied to
 
 What a model answered lies in FOLDER/answers/TASK/NN_DIRECTION.*: a line `#IDEA …`, then the file; FOLDER/pool has the
-same without that line, with names mended where they did not compile. Nothing has been measured when prompts are made but
+same without that line, names mended where they did not compile. Nothing has been measured when prompts are made but
 the references (`FOLDER/references.json`), as `forewarp optimize` measures them before a search. A forecast's prompt is
 what a model is sent, with the schema of the reply written out, about eight candidates at most, whose order is drawn, so
 that it tells nothing of how they were written.

@@ -1,7 +1,8 @@
 """Measure a part of what a model wrote: by forecasts, against what comes first, at equal numbers and at equal cost.
 
-    python benchmarks/written_policy.py benchmarks/results/written_h100 --out benchmarks/results/written_policy.json
     python benchmarks/written_policy.py benchmarks/results/written_h100 --pairs pairs.json      # for written_winners.py
+    python benchmarks/written_policy.py benchmarks/results/written_h100 \\
+        --winners benchmarks/results/written_winners.json --out benchmarks/results/written_policy.json
 
 The folder holds the measured candidates of `written.py`, a program each, and the answers about them. The candidates are
 live; the order of writing is replayed: `first` measures the first K of a random order (what a plain tuner of more than
@@ -14,6 +15,7 @@ geometric means over tasks; intervals draw tasks. Where nothing measured is fast
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import math
 import random
@@ -26,6 +28,7 @@ from typing import Any
 import numpy as np
 import search_replay
 from provenance import write
+from written import CHARS_A_TOKEN
 
 from forewarp.archive.forecasts import read_forecasts
 from forewarp.archive.pools.parquet import read_pool
@@ -34,6 +37,7 @@ from forewarp.core import serde
 from forewarp.inspection.features.features import program_of
 from forewarp.surrogate import prices
 from forewarp.surrogate.evaluation.resampling import cluster_draws, resample
+from forewarp.surrogate.reference import ReferenceTime
 
 KEPT = (1, 2, 3, 4, 6)
 HEADLINE = 4
@@ -110,6 +114,25 @@ def asked_dollars(folder: Path, task: str) -> float:
     return prices.load().dollars(search_replay.PRICED_AS, *tokens) or 0.0
 
 
+def writing_dollars(folder: Path) -> float:
+    """Return what it costs to have one candidate written: its prompt and its answer, tokens by characters."""
+    asked: list[tuple[int, int]] = []
+    with gzip.open(folder / "prompts.jsonl.gz", "rt") as file:
+        for said in map(json.loads, file):
+            asked += [(len(said["prompt"]), len(answer)) for answer in said.get("answers", {}).values()]
+    read, written = (round(statistics.fmean(n) / CHARS_A_TOKEN) for n in zip(*asked, strict=True))
+    return prices.load().dollars(search_replay.PRICED_AS, read, written) or 0.0
+
+
+def timed_together(path: Path) -> dict[str, Any]:
+    """Return the ratios of the policies' winners by task, and over all of them."""
+    by_task: dict[str, list[float]] = defaultdict(list)
+    for row in json.loads(path.read_text())["rows"]:
+        by_task[row["task"]].append(row["ratio"])
+    logs = {t: statistics.fmean(map(math.log2, found)) for t, found in by_task.items()}
+    return {"by_task": dict(by_task), "all": ratio(sorted(logs), logs)}
+
+
 def figures(found: Mapping[str, Mapping[str, list[Curve]]], asked: Mapping[str, float], hour: float) -> dict[str, Any]:
     """Return the tables: at equal numbers, at equal cost, and the share of the best."""
     tasks = sorted(found)
@@ -176,6 +199,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pairs", type=Path)
+    parser.add_argument("--winners", type=Path)
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     by_task: dict[str, list[RecordedRow]] = defaultdict(list)
@@ -184,15 +208,20 @@ def main() -> None:
     answered = (args.folder / "answers.parquet").exists()
     if answered:
         search_replay.load(args.folder, "none", [args.folder / "answers.parquet"], "blind")
+    known = json.loads((args.folder / "references.json").read_text())["tasks"]
+    for name, rows in by_task.items():
+        search_replay._references[rows[0].task.sha256] = ReferenceTime(known[name]["seconds"])
     found = {name: curves_of(name, rows, answered=answered) for name, rows in sorted(by_task.items())}
     if args.pairs:
         args.pairs.write_text(json.dumps(pairs(by_task, "cascade" if answered else "learned")))
     hour = prices.load().hour(next(iter(by_task.values()))[0].target) or 0.0
     asked = {name: asked_dollars(args.folder, name) if answered else 0.0 for name in by_task}
     table = figures(found, asked, hour)
+    if args.winners:
+        table |= {"winners": timed_together(args.winners), "writing_dollars": writing_dollars(args.folder)}
     for arm, row in table["equal_number"].items():
         print(f"{arm:15s}", *("{}: {ratio:.2f} [{low:.2f}, {high:.2f}]".format(k, **v) for k, v in row.items()))
-    print(json.dumps({k: table[k] for k in ("share_of_best", "equal_cost", "by_task")}, indent=1))
+    print(json.dumps({k: table[k] for k in table if k != "equal_number"}, indent=1))
     if args.out:
         counts = {name: len(search_replay._pools[name]) for name in by_task}
         write(args.out, {"candidates": counts, "measured": HEADLINE, "asked_dollars": asked, **table})
