@@ -84,12 +84,11 @@ class Workload:
     """One shape of a task.
 
     `constants` are set in a KernelBench module before `get_inputs()` is called; for a KernelBot task they are the
-    arguments of `generate_input`, without the seed. `weight` is its share in the mean speed-up, beside the others'.
+    arguments of `generate_input`, without the seed.
     """
 
     name: str
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
-    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +240,6 @@ class Task:
             problem.append("TF32 accepted")
         if self.gradients:
             problem.append({"gradients": self.gradients})
-        weights = {kind: [w.weight for w in ws] for kind, ws in self.workloads.items()}
-        if any(w != 1.0 for each in weights.values() for w in each):
-            problem.append({"weights": weights})
         return _digest(self.reference, json.dumps(problem, sort_keys=True))
 
 
@@ -416,7 +412,7 @@ class WorkloadTiming:
     is, `cycles` the comparison in SM clock cycles instead of seconds, `launched` with the host's launch included; each
     is None where the device or the tier has no such number. `candidate_hz`/`anchor_hz` hold the SM clock seen just
     before each sample. `session_sd` is the spread (standard deviation of log-ratios) that measurements of equal kernels
-    show from one session to the next, which all intervals allow for. `weight` is the workload's share in the mean.
+    show from one session to the next, which all intervals allow for.
     """
 
     workload: str
@@ -441,7 +437,6 @@ class WorkloadTiming:
     candidate_hz: tuple[float, ...] = ()
     anchor_hz: tuple[float, ...] = ()
     session_sd: float = 0.0
-    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

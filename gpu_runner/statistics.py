@@ -78,7 +78,7 @@ class Samples:
     `looks` is the number of looks that were planned. `candidate_hz`/`anchor_hz` are the SM clock just before each
     sample (0 where a reading failed). `control_*` is the anchor in both roles, `warm_*` the pair with the L2 cache left
     as it is, `launched_*` with the host's launch included. What was not taken is empty.
-    `session_sd` is known from earlier sessions, `weight` from the task (`WorkloadTiming`).
+    `session_sd` is known from earlier sessions (`WorkloadTiming`).
     """
 
     workload: str
@@ -96,7 +96,6 @@ class Samples:
     launched_candidate_s: tuple[float, ...] = ()
     launched_anchor_s: tuple[float, ...] = ()
     session_sd: float = 0.0
-    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,29 +273,28 @@ def timing(samples: Samples) -> WorkloadTiming:
         candidate_hz=samples.candidate_hz,
         anchor_hz=samples.anchor_hz,
         session_sd=samples.session_sd,
-        weight=samples.weight,
     )
 
 
 def geometric_mean(timings: Sequence[WorkloadTiming], level: float | None = None) -> tuple[float, float, float]:
-    """Return the weighted geometric mean of the workloads' speed-ups with its interval: 95 %, or another `level`."""
-    mean = _mean([_series(t).in_time() for t in timings], [t.weight for t in timings])
+    """Return the geometric mean of the workloads' speed-ups with its interval: 95 %, or another `level`."""
+    mean = _mean([_series(t).in_time() for t in timings])
     low, high = mean.interval(level or _reported_level(max(t.looks for t in timings)))
     return math.exp(mean.centre), math.exp(low), math.exp(high)
 
 
 def overall(timings: Sequence[WorkloadTiming]) -> Verdict:
-    """Judge the weighted geometric mean over the workloads as `timing` judges one: margin, cycles and control.
+    """Judge the geometric mean over the workloads as `timing` judges one: margin, cycles and control.
 
     Cycles count where every workload has them, controls where any has one.
     """
-    series, weights = [_series(t) for t in timings], [t.weight for t in timings]
+    series = [_series(t) for t in timings]
     cycles = [known for s in series if (known := s.in_cycles()) is not None]
-    controls = [(control, t.weight) for t in timings if (control := _control(t.control, t.mode)) is not None]
+    controls = [control for t in timings if (control := _control(t.control, t.mode)) is not None]
     return _decide(
-        _mean([s.in_time() for s in series], weights),
-        _mean(cycles, weights) if len(cycles) == len(series) else None,
-        _mean([c for c, _ in controls], [w for _, w in controls]) if controls else None,
+        _mean([s.in_time() for s in series]),
+        _mean(cycles) if len(cycles) == len(series) else None,
+        _mean(controls) if controls else None,
         all(s.steady for s in series),
         _decisive_level(max(t.looks for t in timings)),
     )
@@ -360,14 +358,13 @@ def _estimate(ratios: np.ndarray, grain: float, trimmed: float) -> _Estimate:
     return _Estimate(centre, math.sqrt(variance + grain), n - 2 * cut - 1)
 
 
-def _mean(estimates: Sequence[_Estimate], weights: Sequence[float]) -> _Estimate:
-    """Average independent estimates by their weights; degrees of freedom by Welch and Satterthwaite."""
-    shares = [w / sum(weights) for w in weights]
-    parts = [(share * e.error) ** 2 for share, e in zip(shares, estimates, strict=True)]
+def _mean(estimates: Sequence[_Estimate]) -> _Estimate:
+    """Average independent estimates; degrees of freedom by Welch and Satterthwaite."""
+    parts = [(e.error / len(estimates)) ** 2 for e in estimates]
     total = sum(parts)
     spread = sum(part**2 / e.freedom for part, e in zip(parts, estimates, strict=True))
     freedom = total**2 / spread if spread else min(e.freedom for e in estimates)
-    centre = sum(share * e.centre for share, e in zip(shares, estimates, strict=True))
+    centre = sum(e.centre for e in estimates) / len(estimates)
     return _Estimate(centre, math.sqrt(total), freedom)
 
 

@@ -66,7 +66,6 @@ class WorkloadResult(Part):
     cycles: Interval | None = Field(description="Speed-up in SM clock cycles instead of seconds.")
     candidate_mhz: float | None = Field(description="Median SM clock before the candidate's samples.")
     reference_mhz: float | None = Field(description="Median SM clock before the reference's samples.")
-    weight: float = Field(default=1.0, description="How much it counts in the geometric mean over the shapes.")
 
 
 class DeviceState(Part):

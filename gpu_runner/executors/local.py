@@ -360,8 +360,7 @@ class LocalExecutor:
             cell_plans=self._plans(signatures, "cells"),  # also for a module that turns out not to be lifted
             launch_plans=self._plans(signatures, "launched") if launched else (),
         )
-        weights = {w.name: w.weight for w in task.workloads[self._target.kind]}
-        looks: OnLook = self._turn or verdicts.Looks(self._target, beat, weights)
+        looks: OnLook = self._turn or verdicts.Looks(self._target, beat)
         with self._device, self._turn or self.held():
             if launched:
                 done = self._launcher.measure(job, task.sha256, looks, limit_s)

@@ -88,9 +88,8 @@ class Looks:
     timed again should the candidate turn out to be able to win.
     """
 
-    def __init__(self, target: Target, beat: float | None = None, weights: Mapping[str, float] | None = None) -> None:
-        """`weights` are those of the workloads in the mean, by name; 1 where left out."""
-        self._target, self._beat, self._weights = target, beat, weights or {}
+    def __init__(self, target: Target, beat: float | None = None) -> None:
+        self._target, self._beat = target, beat
         self._seen: dict[int, WorkloadTiming] = {}
         self._tests = 0
 
@@ -111,28 +110,26 @@ class Looks:
     def _upper_end(self, look: TimingLook) -> float:
         """Return the upper end of the mean speed-up over the workloads seen, at the level that this test gets."""
         # As if it were the only look: this test has a level of its own.
-        self._seen[look.index] = _timing(replace(look.samples, looks=1), self._target, self._weights)
+        self._seen[look.index] = _timing(replace(look.samples, looks=1), self._target)
         self._tests += self._all_seen(look)
         k = max(self._tests, 1)
         one_sided = STOPPING_ERROR / (k * (k + 1))
         return statistics.geometric_mean(list(self._seen.values()), 1 - 2 * one_sided)[2]
 
 
-def timings_of(
-    judged: Judgement, target: Target, weights: Mapping[str, float] | None = None
-) -> tuple[WorkloadTiming, ...]:
-    """Summarise the samples that were judged, one per workload; `weights` are by workload, 1 where left out."""
+def timings_of(judged: Judgement, target: Target) -> tuple[WorkloadTiming, ...]:
+    """Summarise the samples that were judged, one per workload."""
     # Timing that ended early had a sighting to end at, besides the looks that were planned.
     sighted = int(judged.stopped_early)
     others = judged.conditions.get("other_processors", 0.0)
     timed = (replace(t, looks=t.looks + sighted) for t in judged.timings)
-    return tuple(_timing(t, target, weights or {}, others) for t in timed)
+    return tuple(_timing(t, target, others) for t in timed)
 
 
-def _timing(timed: Samples, target: Target, weights: Mapping[str, float], others: float = 0.0) -> WorkloadTiming:
+def _timing(timed: Samples, target: Target, others: float = 0.0) -> WorkloadTiming:
     """Summarise one workload's samples; processors that `others` kept busy add to the spread."""
     spread = session_sd(target, timed, others)
-    return statistics.timing(replace(timed, session_sd=spread, weight=weights.get(timed.workload, 1.0)))
+    return statistics.timing(replace(timed, session_sd=spread))
 
 
 def measurement_of(
@@ -183,7 +180,7 @@ def measurement_of(
     )
     if measured.status != "ok":
         return measured
-    return with_times(measured, judged, signatures, target, {w.name: w.weight for w in task.workloads[target.kind]})
+    return with_times(measured, judged, signatures, target)
 
 
 def with_times(
@@ -191,13 +188,12 @@ def with_times(
     judged: Judgement,
     signatures: Sequence[Signature],
     target: Target,
-    weights: Mapping[str, float] | None = None,
 ) -> Measurement:
     """Return a correct candidate's measurement with its times, and with what speaks against them.
 
     Raises `WorkerError` where the launcher, whose clock no candidate reaches, could not time at all.
     """
-    timings = timings_of(judged, target, weights)
+    timings = timings_of(judged, target)
     if judged.tier == "T0" and (broken := next((b for t in timings if (b := _broken(t))), "")):
         raise WorkerError(
             f"{broken}; neither task nor candidate is to blame, and nothing is recorded",

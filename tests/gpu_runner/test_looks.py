@@ -93,13 +93,6 @@ def test_a_workload_that_makes_up_for_the_others_saves_the_candidate() -> None:
     assert looks(look(1.2, 12, index=0, of=2)) == "enough"
 
 
-def test_workloads_count_by_their_weights() -> None:
-    for weights, said in (({}, "on"), ({"w0": 3.0}, "beaten")):
-        looks = Looks(GPU, 2.0, weights)
-        looks(look(1.2, index=0, of=2))
-        assert looks(look(4.0, index=1, of=2)) == said
-
-
 def test_what_sessions_differ_by_is_allowed_for() -> None:
     assert Looks(GPU, beat=2.0)(look(1.8)) == "beaten"
     assert Looks(GPU, beat=2.0)(look(1.8, mode="call")) == "on"
