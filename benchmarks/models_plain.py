@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from forewarp.gpu_runner.statistics import compare
+from forewarp.gpu_runner.statistics import PairedSamples, compare
 
 MODES = {"eager": None, "compile": "default", "max-autotune": "max-autotune"}
 LEAST, MOST = 12, 400
@@ -113,7 +113,7 @@ def against(candidate: Callable[[], Any], anchor: Callable[[], Any], device: str
             first, second = second, first
         for run, samples in (first, second, second, first):
             samples.append(timed(run, device))
-    c = compare(ours, theirs)
+    c = compare(PairedSamples(ours, theirs))
     return {
         "speedup": c.speedup,
         "low": c.low,

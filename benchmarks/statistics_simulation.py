@@ -23,7 +23,7 @@ from provenance import write
 from scipy.signal import lfilter
 from scipy.stats import norm
 
-from forewarp.gpu_runner.statistics import LEVEL, LOOKS, Samples, compare, settled, timing
+from forewarp.gpu_runner.statistics import LEVEL, LOOKS, PairedSamples, Samples, compare, settled, timing
 
 GAPS = (0.0, 0.005, 0.015, 0.02, 0.03, 0.05)
 """How much longer the candidate takes."""
@@ -110,7 +110,7 @@ def scatter(noise: Noise, blocks: int, count: int, rng: np.random.Generator) -> 
     means = two.mean(axis=1) / one.mean(axis=1)
     error = np.sqrt((one.var(axis=1, ddof=1) + two.var(axis=1, ddof=1)) / (2 * blocks))
     one, two = sessions(noise, 0.0, count, blocks, rng)
-    compared = [compare(c, a) for c, a in zip(one, two, strict=True)]
+    compared = [compare(PairedSamples(c, a)) for c, a in zip(one, two, strict=True)]
     return {
         "samples_per_arm": 2 * blocks,
         "cv_sequential_means": float(means.std() / means.mean()),
@@ -153,7 +153,7 @@ def centres(noise: Noise, blocks: int, count: int, rng: np.random.Generator) -> 
     stretch = math.ceil(blocks ** (1 / 3))
     for one, two in zip(*sessions(noise, 0.0, count, blocks, rng), strict=True):
         ratios = np.log(two / one).reshape(-1, 2).mean(axis=1)
-        compared = compare(one, two)
+        compared = compare(PairedSamples(one, two))
         rows = {
             "median, bootstrap": (float(median(ratios)), *percentile(ratios, median, 1)),
             "median, moving blocks": (float(median(ratios)), *percentile(ratios, median, stretch)),
@@ -173,6 +173,11 @@ def centres(noise: Noise, blocks: int, count: int, rng: np.random.Generator) -> 
     }
 
 
+def samples_of(one: np.ndarray, two: np.ndarray, blocks: int) -> Samples:
+    candidate, anchor = (tuple(arm[: 2 * blocks].tolist()) for arm in (one, two))
+    return Samples("w", candidate, anchor, 0.0, looks=len(LOOKS))
+
+
 def full_rule(noise: Noise, gap: float, count: int, rng: np.random.Generator) -> dict[str, Any]:
     """Measure with up to five looks; count covered truths, verdicts, reasons to stop, blocks."""
     truth, covered = 1 / (1 + gap), 0
@@ -180,13 +185,10 @@ def full_rule(noise: Noise, gap: float, count: int, rng: np.random.Generator) ->
     for one, two in zip(*sessions(noise, gap, count, LOOKS[-1], rng), strict=True):
         reason, blocks = "", 0
         for blocks in LOOKS:
-            candidate, anchor = one[: 2 * blocks], two[: 2 * blocks]
-            reason = "last look" if blocks == LOOKS[-1] else settled(candidate, anchor, len(LOOKS))
+            reason = "last look" if blocks == LOOKS[-1] else settled(samples_of(one, two, blocks))
             if reason:
                 break
-        timed = timing(
-            Samples("w", tuple(one[: 2 * blocks].tolist()), tuple(two[: 2 * blocks].tolist()), 0.0, looks=len(LOOKS))
-        )
+        timed = timing(samples_of(one, two, blocks))
         covered += timed.low <= truth <= timed.high
         verdicts[timed.verdict] += 1
         reasons[reason] += 1
