@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -53,8 +54,18 @@ def failed(error: Exception, arguments: Sequence[str]) -> int:
         report(arguments, error.code, error.message, error.hint, retryable=error.retryable)
     else:
         what = f"{type(error).__name__}: {error}"
-        report(arguments, "internal", what, "this is a bug in forewarp; run it again with -v for the traceback")
+        report(arguments, "internal", what, _hint(error))
     return exit_code
+
+
+def _hint(error: Exception) -> str:
+    """Return what to do about an error that nobody foresaw: whose code raised it, if a folder of PYTHONPATH did."""
+    folders = [os.path.join(os.path.abspath(p), "") for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    ours = not frames or frames[-1].f_globals.get("__name__", "").startswith("forewarp")
+    if not ours and (file := frames[-1].f_code.co_filename).startswith(tuple(folders)):
+        return f"it was raised in {file}, which PYTHONPATH puts before what forewarp needs; leave that folder out"
+    return "this is a bug in forewarp; run it again with -v for the traceback"
 
 
 def misused(error: CycloptsError, arguments: Sequence[str]) -> int:

@@ -165,7 +165,18 @@ def told(measurement: Measurement | None) -> str:
 
 
 def attempt(executor: LocalExecutor, cheat: Cheat) -> Attempt:
-    """Measure a cheat against its honest twin and say what came of it."""
+    """Measure a cheat against its honest twin and say what came of it.
+
+    On a busy machine luck may look like a gain; a cheat's gain comes three times.
+    """
+    for _ in range(2):
+        result = _attempt(executor, cheat)
+        if result.outcome != GAIN or NO_GAIN not in cheat.expect:
+            return result
+    return _attempt(executor, cheat)
+
+
+def _attempt(executor: LocalExecutor, cheat: Cheat) -> Attempt:
     task = task_of(cheat.task)
     if DEGENERATE in cheat.expect:
         reports = executor.validate(task)

@@ -142,3 +142,18 @@ def test_a_traceback_and_an_error_of_ours_are_harmless(capsys: pytest.CaptureFix
     err = capsys.readouterr().err
     assert not acts(err)
     assert err.count("]0;owned") >= 4
+
+
+def test_a_module_on_pythonpath_that_fails_is_not_called_a_bug_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("raise RuntimeError('I am not numpy')\n")
+    source = str(Path(__file__).parents[2] / "src")
+    done = subprocess.run(
+        [sys.executable, "-c", "from forewarp.cli.main import main; main()", "tasks"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join((str(tmp_path), source))},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert "I am not numpy" in done.stderr
+    assert f"it was raised in {tmp_path / 'numpy.py'}, which PYTHONPATH puts before" in " ".join(done.stderr.split())
+    assert "this is a bug" not in done.stderr
