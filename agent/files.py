@@ -29,7 +29,10 @@ SECRET_FILES = (
     *("*.gpg", "*.asc", "*.age", "*.ovpn", "*_rsa", "*.tfvars", "*.tfvars.json", "*.env.*", ".flaskenv", "secret.*"),
     *("kaggle.json", "auth.json", ".vault-token", ".boto", ".s3cfg", ".condarc", ".terraformrc", "pip.conf"),
     *("service-account*.json", "service_account*.json", "token", "*.token", "kubeconfig", "shadow", "gshadow"),
-    *(".bash_history", ".zsh_history", ".python_history"),
+    *(".bash_history", ".zsh_history", ".python_history", ".mysql_history", ".psql_history"),
+    *("hosts.yml", "hosts.yaml", "wallet.dat", "*.wallet", "utc--*", "*.p8", "*.keytab", "krb5cc_*", "*.agekey"),
+    *("rclone.conf", ".rclone.conf", ".authinfo", ".dockerconfigjson", "client_secret*.json", "token.json"),
+    *("tokens.json", "stored_tokens", "*_token", "key4.db", "logins.json", "cookies.sqlite", "cookies.txt"),
 )
 SECRET_FOLDERS = (
     *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".oci", ".password-store", "gcloud"),

@@ -34,6 +34,7 @@ SECRET = "AWS_SECRET = 'hunter2'\n"
 
 SECRETS = [
     *(".env", ".env.local", ".ENV", "prod.env", "server.pem", "tls/private.key", "id_rsa", "id_ed25519.bak"),
+    *("hosts.yml", "wallet.dat", "UTC--2026-11-27T08", "rclone.conf", "client_secret_1.json", "logins.json"),
     *(".netrc", ".npmrc", ".pypirc", ".git-credentials", "credentials", "gcp_credentials.json", "secrets.toml"),
     *(
         "kaggle.json",
