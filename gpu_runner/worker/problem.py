@@ -49,7 +49,7 @@ def load_module(source: str, name: str, constants: Mapping[str, Any]) -> ModuleT
     exec(compile(source, f"<{name}>", "exec"), module.__dict__)
     unknown = sorted(k for k in constants if k not in module.__dict__)
     if unknown:
-        raise ValueError(f"the workload sets {unknown}, which the reference does not define")
+        raise ReferenceFailed(f"the workload sets {', '.join(unknown)}, which the reference does not define")
     module.__dict__.update(constants)
     return module
 

@@ -20,7 +20,7 @@ from forewarp.gpu_runner.worker.kernelbot import retarget
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.nest import flatten, leaves
 from forewarp.gpu_runner.worker.oracle import oracle
-from forewarp.gpu_runner.worker.problem import Problem, import_text
+from forewarp.gpu_runner.worker.problem import Problem, ReferenceFailed, import_text, load_module
 from forewarp.gpu_runner.worker.requests import TaskJob
 
 
@@ -70,6 +70,11 @@ SHAPE = Workload("w", {"rows": 5, "cols": 3})
 
 def job(reference: str = KERNELBOT, files: Mapping[str, str] = FILES) -> TaskJob:
     return task_job(Task("task", "task", reference, {"cpu": (SHAPE,)}, format="gpumode", files=files))
+
+
+def test_a_size_that_the_reference_does_not_have_is_named() -> None:
+    with pytest.raises(ReferenceFailed, match="the workload sets COLS, ROWS, which the reference does not define"):
+        load_module("ROW = 3", "reference", {"ROWS": 4, "COLS": 5})
 
 
 def test_a_kernelbot_reference_is_described() -> None:
