@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -15,10 +17,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 from support.small_tasks import CUDA, REFERENCE, cpp
 
 from forewarp.archive.store import Archive, default_path
-from forewarp.cli.main import GROUPS, main
+from forewarp.cli.main import GROUPS, build_app, main
 from forewarp.report import documents
 from forewarp.tools.requests import LOCK_NAME
 
@@ -226,3 +229,12 @@ def test_the_lock_alone_on_the_same_device(run: Run) -> None:
     Path("softmax.cpp").write_text(cpp(after="y[0] = 7;").source)
     code, found = run("gate", "--device", "cpu")
     assert (code, verdicts(found), found["measurements"]) == (3, {"softmax.cpp": "wrong"}, 1)
+
+
+def test_the_commands_of_the_example_for_github_are_ones_that_the_gate_takes() -> None:
+    flow = yaml.safe_load((Path(__file__).parents[2] / "examples" / "gate.yml").read_text())
+    texts = [step["run"] for job in flow["jobs"].values() for step in job["steps"] if "run" in step]
+    commands = [found[1] for text in texts if (found := re.search(r"forewarp (gate check .*)", text))]
+    assert len(commands) == len(flow["jobs"])
+    for command in commands:
+        assert build_app().parse_args(shlex.split(command), exit_on_error=False, print_error=False)
