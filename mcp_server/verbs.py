@@ -159,10 +159,10 @@ async def _progress(ctx: Context, first: str) -> AsyncGenerator[CallProgress]:
         sent, shown, passed = 0.0, "", HEARTBEAT_S
         while True:
             if latest.message and (latest.message != shown or passed >= HEARTBEAT_S):
-                # Each notification has to be above the one before it, also where nothing more is done.
-                step = 0.001 if latest.total else 1.0
-                sent, shown, passed = max(latest.done, sent + step), latest.message, 0.0
-                await ctx.report_progress(round(sent, 3), latest.total, shown)
+                # Each notification has to be above the one before it, also where nothing more is done; it never counts one more.
+                done, total = latest.done, latest.total
+                sent, shown, passed = max(done, sent + 0.001), latest.message, 0.0
+                await ctx.report_progress(round(sent, 3), total, shown)
             await anyio.sleep(0.5)
             passed += 0.5
 

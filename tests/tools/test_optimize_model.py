@@ -98,7 +98,8 @@ def test_a_killed_search_goes_on_and_measures_nothing_twice(
     (judged,) = found["applied"]["kernels"]
     assert judged["verdict"] == "faster"  # on a machine that is too busy, that is not enough to keep it
     assert code == (0 if judged["kept"] else 3)
-    assert found["budget"]["spent"]["measurements"] == 3 + 2 * judged["kept"]
+    # Twice more where it was put in; the last judgement of all may still take it out.
+    assert found["budget"]["spent"]["measurements"] in ({5} if judged["kept"] else {3, 5})
     assert {"report", "module", "result"} <= {a["kind"] for a in found["artifacts"]}
     with Archive(default_path()) as archive:
         done = archive.measurements(run=line["run_id"])
