@@ -28,7 +28,7 @@ os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 
 def pytest_collection_finish() -> None:
-    # Thousands of collected tests and imported modules stay to the end: to look through them again and again took a seventh of the suite.
+    # Collected tests and imported modules stay to the end; looking through them again took a seventh of the time.
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 50)

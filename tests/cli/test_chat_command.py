@@ -312,6 +312,7 @@ def test_on_a_terminal_it_opens_and_quit_leaves_it(folder: Path, arguments: list
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b2J\u202e\b"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", ["text", "json", "stream-json"])
 def test_what_a_model_and_its_tools_say_does_nothing_to_a_terminal(
     talk: Callable[..., Conversation], folder: Path, capsys: pytest.CaptureFixture[str], shape: Any

@@ -122,6 +122,7 @@ def test_a_wrong_kernel_is_found_on_the_cpu_without_its_device(locked: Run) -> N
     assert "CPU-emulated" in found["rows"][0]["reasons"][0]
 
 
+@pytest.mark.slow
 def test_what_a_budget_leaves_is_not_the_same(run: Run) -> None:
     lock = ("gate", "lock", "softmax.cu", "softmax.cpp", "--task", "problem.py", "--device", "cpu", "--no-measure")
     assert run(*lock)[0] == 0

@@ -41,6 +41,7 @@ def command(recorded: Recorded, folder: Path, signals: str) -> list[str]:
     return [sys.executable, str(DYING), "measurement", "3", signals, *rest]
 
 
+@pytest.mark.slow
 def test_a_hangup_ends_a_run_as_an_interrupt_does(recorded: Recorded, tmp_path: Path) -> None:
     for count, name in (("3", "SIGINT"), ("6", "SIGHUP")):  # both share one archive
         words = [*command(recorded, tmp_path, name), "--json"]

@@ -137,6 +137,7 @@ def test_both_environments_measure_the_kernel(pair: AlternatingExecutors) -> Non
         assert len(measured.workloads[0].candidate_s) % STRETCHES == 0
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_wrong_on_one_side_leaves_the_other_one_alone(pair: AlternatingExecutors) -> None:
     task, kernel, wrong = small_task(), cpp(), cpp(after="y[0] = 7;")
     for first in (0, 1):

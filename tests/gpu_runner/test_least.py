@@ -48,6 +48,7 @@ def test_more_than_the_least_is_not_required(monkeypatch: pytest.MonkeyPatch) ->
     assert least.require(LEAST) == list(LEAST)
 
 
+@pytest.mark.slow
 def test_the_survey_refuses_nothing_and_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(INSIST, "1")
     found = survey.survey()

@@ -396,6 +396,7 @@ def test_nvrtc_includes_no_private_file(h200_executor: LocalExecutor, key: Path,
     assert "open" in _refused(h200_executor, task, Candidate(source, "cuda"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["cpp", "load_inline", "nvrtc", "triton"])
 def test_no_compiler_tells_whether_a_private_file_exists(
     cpu_executor: LocalExecutor, h200_executor: LocalExecutor, key: Path, compiler: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from mcp import Client
 from support.served_mcp import Served, begun, call, ended, refused
 
@@ -29,6 +30,7 @@ async def test_the_beginning_of_a_handle_cancels_nothing(served: Served) -> None
         assert (await ended(client, run))["status"] == "finished"
 
 
+@pytest.mark.slow
 async def test_an_http_session_cancels_only_what_it_started(served: Served) -> None:
     with served.over_http() as url:
         async with Client(url, mode="legacy") as one, Client(url, mode="legacy") as two:

@@ -99,6 +99,7 @@ async def test_a_lost_measuring_process_is_told(served: Served) -> None:
     assert "measure_kernel again" in state["summary"]
 
 
+@pytest.mark.slow
 async def test_nobody_exceeds_the_budget_that_the_operator_set(served: Served) -> None:
     caps = {"max_measurements": 3, "session_measurements": 2}
     async with served.in_memory(**caps) as one:

@@ -127,6 +127,7 @@ async def test_errors_say_all_in_the_text(served: Served) -> None:
         assert len(text) < 2000
 
 
+@pytest.mark.slow
 async def test_work_outlives_the_server_that_started_it(served: Served) -> None:
     with Spool(default_path().parent).alone("worker"):
         async with served.as_process() as client:

@@ -104,6 +104,7 @@ def test_a_lock_holds_code_forecast_and_tolerances(folder: Path, executors: Exec
     assert not kernel.measured
 
 
+@pytest.mark.slow
 def test_locking_again_is_the_same_file_and_keeps_other_kernels(folder: Path, executors: Executors) -> None:
     lock_kernels(request(folder, "softmax.cu"), executors=executors)
     once = (folder / "lock.json").read_text()

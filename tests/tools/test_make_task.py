@@ -26,6 +26,7 @@ class Gate(torch.nn.Module):
 """
 
 
+@pytest.mark.slow
 def test_functions_and_modules_become_tasks() -> None:
     call = TaskCall(function="scaled", args="x=float32[8,4], ids=int64[3], factor=0.5")
     with Executors() as executors:

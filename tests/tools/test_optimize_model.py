@@ -30,6 +30,7 @@ def request(model: Path, top: int, **budget: float) -> OptimizeModelRequest:
     return OptimizeModelRequest(search=search, top=top)
 
 
+@pytest.mark.slow
 def test_one_budget_is_shared_by_what_each_line_should_gain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = tmp_path / "small.py"
     model.write_text(TEXT)
@@ -61,6 +62,7 @@ def test_one_budget_is_shared_by_what_each_line_should_gain(tmp_path: Path, caps
         pass
 
 
+@pytest.mark.slow
 def test_seconds_are_kept_for_judging_by_what_judging_the_model_alone_took(tmp_path: Path) -> None:
     model = tmp_path / "small.py"
     model.write_text(TEXT)

@@ -51,6 +51,7 @@ def profiled(folder: Path) -> ProfileResult:
     return profile_model(ProfileRequest(model=folder / "small.py", place=HERE))
 
 
+@pytest.mark.slow
 def test_lines_divide_the_device_time_and_are_ranked_by_what_they_should_gain(profiled: ProfileResult) -> None:
     assert sum(line.share.value for line in profiled.lines) == pytest.approx(1.0)
     gains = [line.gain.value for line in profiled.lines]

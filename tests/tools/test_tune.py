@@ -38,6 +38,7 @@ def tuned(kernel: Path) -> TuneResult:
     )
 
 
+@pytest.mark.slow
 def test_each_call_is_forecast_and_compiled(tuned: TuneResult) -> None:
     assert [(k.kernel, k.call, k.key) for k in tuned.kernels] == [
         ("scale", "run(1048576)", {"N": 1048576}),
