@@ -36,6 +36,7 @@ def printed(labels: list[str], width: int) -> list[str]:
         kernel="moe",
         call="run(16)",
         key={},
+        guessed=False,
         considered=1920,
         proposed=0,
         compiled=24,
