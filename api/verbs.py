@@ -182,6 +182,7 @@ def inspect(
     check: bool = False,
     tunables: Mapping[str, int] | None = None,
     python: str | Path | None = None,
+    args: str = "",
     call: str = "",
     backward: bool | None = None,
 ) -> InspectResult:
@@ -189,7 +190,7 @@ def inspect(
 
     `target` is a GPU that need not be here; auto is this machine's, else the H200. `check` also runs the kernels on the
     CPU at small shapes and compares the outputs. Without a task (None), kernels are Python files with Triton kernels;
-    `call` is one to make, such as "scaled(float32[4096, 4096], n=4096)"; left out, those that the file makes.
+    `args` gives values by parameter, such as "x=float32[4096,4096], n=4096", and `call` names the function to call.
     `backward` traces gradients too; left out, those of outputs that a torch.autograd.Function makes.
     """
     from forewarp.tools.inspect_kernel import inspect_kernels
@@ -201,6 +202,7 @@ def inspect(
         target=target,
         check=check,
         python=python,
+        args=args,
         call=call,
         backward=backward,
     )

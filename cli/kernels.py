@@ -35,7 +35,7 @@ KINDS = ("cpu", "cuda")
 CANDIDATE = Parameter(name="CANDIDATE")
 INSPECTED_TASK = (
     "Bundled task, task folder or KernelBench file; left out, the task whose folder holds the kernels. Files of Triton "
-    "kernels need none: they are called as they call themselves."
+    "kernels need none: they are called as they call themselves, else with guessed arguments."
 )
 
 

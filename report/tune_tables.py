@@ -27,6 +27,8 @@ def render(result: TuneResult, console: Console, *, full: bool = False) -> None:
             f"compiled, {kernel.measured} measured",
             style="bold",
         )
+        if kernel.guessed:
+            console.print("No call of the file launches it, so its arguments are guessed; name yours with --call.")
         shown = kernel.configurations if full else kernel.configurations[:MOST]
         labels = [c.configuration for c in shown]
         if max(map(len, labels)) > console.width - REST:

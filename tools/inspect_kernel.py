@@ -174,10 +174,10 @@ def inspect_kernels(
     cannot be read, and `TaskError` with the reference's own error.
     """
     target = choose_target(request.target)
-    if request.task is not None and request.call:
+    if request.task is not None and (request.args or request.call):
         raise UsageError(
-            "the task says what a kernel is called with, so that call would do nothing",
-            hint="leave call out, or leave the task out",
+            "the task says what a kernel is called with, so that args and call would do nothing",
+            hint="leave them out, or leave the task out",
         )
     if request.task is None and request.check:
         raise UsageError(
@@ -192,8 +192,7 @@ def inspect_kernels(
     task = None
     if request.task is not None:
         task = sessions.load_task(request.task, place, gradients=request.gradients, size=request.size)
-    if request.call:
-        arguments.parse_call(request.call)
+    arguments.parse(request.args)
     found: list[KernelInspection] = []
     with sessions.closing_executors(executors) as kept:
         executor = kept.compiler(place, target)
@@ -270,13 +269,13 @@ def _inspect_file(executor: LocalExecutor, request: InspectRequest, kernel: Kern
             f"{path} is no Python file, and only a launch plan and a task tell what its kernels are called with",
             hint="pass a task; `forewarp tasks` lists some",
         )
-    file = SourceFile(source, str(Path(path).absolute()) if path else "", request.call, request.backward)
+    file = SourceFile(source, str(Path(path).absolute()) if path else "", request.args, request.call, request.backward)
     trace = executor.trace_file(file)
     seen = of_file(trace, executor.target)
     compiled = any(k.origin for k in trace.kernels) or any(w.launches for w in seen.workloads)
     reasons = [f"{k.name}: {k.reason}" for k in trace.kernels if k.reason]
     reasons = reasons or ["error: the file launches no Triton kernel"]
-    refused = any(k.reason not in ("", NOT_LAUNCHED) for k in trace.kernels)
+    refused = any(k.reason and not k.reason.startswith(NOT_LAUNCHED) for k in trace.kernels)
     return KernelInspection(
         path=path,
         kernel=KernelId.of(Candidate(source, "python")),

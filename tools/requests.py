@@ -181,7 +181,8 @@ class TuneRequest(Part):
     calls: list[str] = Field(
         default_factory=list[str],
         description="Function of the file to call, perhaps with plain values: run or 'run(4096, 4096)'; one for each "
-        "shape; tensors as 'matmul(float16[4096, 4096], float16[4096, 4096])'. Left out: what the file does by itself.",
+        "shape; tensors as 'matmul(float16[4096, 4096], float16[4096, 4096])'. Left out: what the file does by itself, "
+        "then its functions with guessed arguments.",
     )
     target: str = Field(
         default="auto",
@@ -226,7 +227,7 @@ class InspectRequest(Part):
     task: TaskOrFile | None = Field(
         default=None,
         description="Bundled task, task folder or KernelBench file. Files of Triton kernels need none: they are called "
-        "as they call themselves.",
+        "as they call themselves, else with guessed arguments.",
     )
     kernels: list[Kernel] = Field(min_length=1, description="Files that hold the kernels.")
     gradients: Gradients = None
@@ -242,11 +243,11 @@ class InspectRequest(Part):
     python: FilePath | None = Field(
         default=None, description="Python that has torch and Triton; the one that runs forewarp if left out."
     )
-    call: str = Field(
+    args: str = Field(
         default="",
-        description="Without a task, the call to make, such as 'scaled(float32[4096, 4096], n=4096)'; left out, those "
-        "that the file makes.",
+        description='Without a task, values by parameter, such as "x=float32[4096,4096], n=4096"; others are guessed.',
     )
+    call: str = Field(default="", description="Without a task, the function of the file to call.")
     backward: bool | None = Field(
         default=None,
         description="Trace gradients too, or not; left out, those of outputs that a torch.autograd.Function makes.",

@@ -54,6 +54,7 @@ class TunedKernel(Part):
     kernel: str
     call: str
     key: dict[str, int | float | str | bool | None] = Field(description="Arguments by which Triton tells calls apart.")
+    guessed: bool = Field(description="The call's arguments were guessed: no call of the file launches the kernel.")
     considered: int
     proposed: int = Field(description="How many of them are not the file's own.")
     compiled: int
@@ -319,6 +320,7 @@ def _kernel(t: Tuned) -> TunedKernel:
         kernel=t.observed.space.kernel,
         call=t.observed.call,
         key={n: v if isinstance(v, bool | int | float | str) else None for n, v in t.observed.key.items()},
+        guessed=t.observed.attempt is not None,
         considered=len(t.tried),
         proposed=sum(x.proposed for x in t.tried),
         compiled=sum(x.registers is not None for x in t.tried),

@@ -5,15 +5,18 @@ The file's own code runs here. Observing and compiling need no device: `inspecti
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import inspect
 import os
 import shutil
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Target
@@ -23,8 +26,8 @@ from forewarp.gpu_runner.worker.jobs import watched
 from forewarp.gpu_runner.worker.task_confinement import confine_task, job_folder
 from forewarp.gpu_runner.worker.tracebacks import format_error
 from forewarp.inspection.tracing import masquerade
-from forewarp.inspection.tracing.files import calls, loading
-from forewarp.inspection.tracing.program import pretend, run_bounded, use_no_device
+from forewarp.inspection.tracing.files import arguments, calls, kernels, loading
+from forewarp.inspection.tracing.program import differentiate, pretend, run_bounded, use_no_device
 from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.tuning.catching import Enough, TunedLaunch, catching, space_of, tuners_of
 from forewarp.tuning.jobs import (
@@ -41,7 +44,7 @@ from forewarp.tuning.space import as_data
 
 CALL_S = 30.0
 """Most seconds of processor time for one call, its inputs included."""
-OWN_CALL_S = 10.0
+GUESS_S = 10.0
 """The same for a call that nobody named: there are more of them."""
 IMPORT, MAIN = "import", "__main__"
 """Calls that are statements of the file: those at its top level, and those under `if __name__ == "__main__"`."""
@@ -53,15 +56,19 @@ class NoCall(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FileCall:
-    """Something that a file can be made to do; `values` is false where its tensors have shapes only."""
+    """Something that a file can be made to do; `attempt` numbers the guess that its arguments are, if they are one.
+
+    `values` is false where its tensors have shapes only.
+    """
 
     name: str
     do: Callable[[], object]
+    attempt: int | None = None
     values: bool = True
 
     def data(self) -> dict[str, Any]:
         """Return what names it in a job."""
-        return {"call": self.name, "values": self.values}
+        return {"call": self.name, "attempt": self.attempt, "values": self.values}
 
 
 def observe(job: ObserveCallsJob, answer: Channel) -> None:
@@ -182,16 +189,18 @@ class _File:
         self._seen: set[str] = set()
         with catching(self._at_import, launch=self._launching):
             self._loaded = loading.load(self._file, lambda doing, work: self._bounded(doing, work, CALL_S))
+        self._text = kernels.read(self._loaded.tree)
+        self._wrappers = calls.Wrappers(self._loaded.module, self._loaded.tree, self._text, {})
         self._missing = {name for name, t in tuners_of(self._loaded.module).items() if len(t.configs) > 1}
 
     def launches(self, texts: Sequence[str]) -> Generator[tuple[FileCall, list[TunedLaunch]]]:
         """Give the calls that launch autotuned kernels, with the launches: the named ones, or the file's own.
 
-        Of the file's own, so many are done that each of its autotuned kernels is launched. Raises `NoCall` for a name
-        that the file does not have.
+        Of the file's own, so many are done that each of its autotuned kernels is launched; what it does not launch by
+        itself is called with guessed arguments. Raises `NoCall` for a name that the file does not have.
         """
         self._named = bool(texts)
-        for call in map(self._called, texts) if texts else self._own_calls():
+        for call in (c for text in texts for c in self._called(text)) if texts else self._own_calls():
             for done, launches in self._observed(call):
                 new = [one for one in launches if self._named or one.kernel not in self._seen]
                 self._seen |= {one.kernel for one in launches}
@@ -202,7 +211,7 @@ class _File:
 
     def launch(self, named: NamedLaunch) -> tuple[FileCall, TunedLaunch]:
         """Do the call of a launch, and return both."""
-        call = self._called(named.call)
+        call = next(iter(self._called(named.call, named.attempt)))
         if self._mode is not None and not named.values:
             self._stack.enter_context(masquerade.shapes_only(self._mode))
         launches, problem = self._caught(call, named.kernel)
@@ -244,7 +253,7 @@ class _File:
             return not self._launching and bool(wanted) and wanted <= {x.kernel for x in found}
 
         with catching(found, launch=self._launching, enough=enough):
-            problem = self._bounded(call.name, call.do, CALL_S if self._named or kernel else OWN_CALL_S)
+            problem = self._bounded(call.name, call.do, CALL_S if self._named or kernel else GUESS_S)
         return [one for one in found if len(one.configs) > 1], problem
 
     def _bounded(self, doing: str, work: Callable[[], object], limit: float) -> str:
@@ -255,7 +264,7 @@ class _File:
         return run_bounded(doing, work, limit, enough=Enough)
 
     def _own_calls(self) -> Generator[FileCall]:
-        """Give what the file does by itself."""
+        """Give what the file does by itself, then its functions with guessed arguments."""
         loaded = self._loaded
         yield FileCall(IMPORT, lambda: None)
         own = calls.of_model(loaded.module)
@@ -268,22 +277,68 @@ class _File:
                 yield FileCall(f"{name}()", function)
         yield from (FileCall(name, call) for name, call in found.items())
         if loading.has_main(loaded):
-            yield self._called(MAIN)
+            yield from self._called(MAIN)
+        tried: set[str] = set()
+        while names := [n for n in self._text.reaching(self._missing) if n not in tried]:
+            tried.add(names[0])
+            yield from self._guessed(names[0])
 
-    def _called(self, text: str) -> FileCall:
-        """Return the call that a text means: statements of the file, a model, or a function, perhaps with arguments."""
+    def _guessed(self, name: str) -> Generator[FileCall]:
+        """Give calls of a function with guessed arguments, until one launches an autotuned kernel."""
+        seen = len(self._seen)
+        for attempt in range(len(arguments.CALL_ATTEMPTS)):
+            call = self._guess(name, attempt)
+            if call is None or len(self._seen) > seen:
+                return
+            yield call
+
+    def _guess(self, name: str, attempt: int) -> FileCall | None:
+        made: list[calls.Guess | None] = []
+        guess = arguments.CALL_ATTEMPTS[attempt]
+        problem = self._bounded(
+            f"arguments for {name}", lambda: made.append(self._wrappers.guess(name, guess)), GUESS_S
+        )
+        if problem:
+            self._in_vain.setdefault(name, problem)
+        one = made[0] if made else None
+        if one is None:
+            return None
+        with_gradient = "autograd" in self._file.source
+        return FileCall(one.name, lambda: _with_gradient(one) if with_gradient else one.call(), attempt)
+
+    def _called(self, text: str, attempt: int | None = None) -> Iterable[FileCall]:
+        """Return the calls that a text means: statements of the file, a model, or a function, perhaps with arguments.
+
+        Tensors are named as `float16[1024, 1024]`. A function without arguments that needs some gets guessed ones.
+        """
         module = self._loaded.module
         if text == IMPORT:
-            return FileCall(IMPORT, lambda: None)
+            return [FileCall(IMPORT, lambda: None)]
         if text == MAIN:
-            return FileCall(MAIN, lambda: loading.run_main(self._loaded, _plainly))
+            return [FileCall(MAIN, lambda: loading.run_main(self._loaded, _plainly))]
         if text in ("Model", "ModelNew") and (own := calls.of_model(module)) is not None:
-            return FileCall(text, own)
+            return [FileCall(text, own)]
+        name = _function(text)
+        if attempt is not None:
+            call = self._guess(name, attempt)
+            return [] if call is None else [call]
+        function = getattr(module, name, None)
+        if not callable(function):
+            raise NoCall("; ".join([f"the file has no function {name}", *self._loaded.problems]))
+        if "(" not in text and _required(function):
+            return self._guessed(name)
         try:
-            call = calls.NamedCall(module, text)
-        except UsageError as e:
-            raise NoCall("; ".join([e.message, *self._loaded.problems])) from e
-        return FileCall(text, lambda: call.make()[0]())
+            node = ast.parse(text, mode="eval").body
+            given = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+            positional = [arguments.value(name, a) for a in given.args]
+            named = {str(k.arg): arguments.value(str(k.arg), k.value) for k in given.keywords}
+        except (SyntaxError, UsageError) as e:
+            raise NoCall(f"{text} cannot be read: {e}") from e
+
+        def do() -> object:
+            return function(*map(_made, positional), **{n: _made(v) for n, v in named.items()})
+
+        return [FileCall(text, do)]
 
 
 def _function(call: str) -> str:
@@ -300,10 +355,20 @@ def _required(function: Callable[..., object]) -> bool:
     return any(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
 
 
+def _made(value: Any) -> Any:
+    return arguments.make(value) if isinstance(value, arguments.Tensor) else value
+
+
 def _plainly(doing: str, work: Callable[[], object]) -> str:
     del doing
     work()
     return ""
+
+
+def _with_gradient(guess: calls.Guess) -> list[Any]:
+    """Call with the gradient of what it returns; return the gradients."""
+    differentiate(guess.call, guess.values, Recorder(Path()), every=False, keep=True)
+    return [v.grad for v in guess.values if isinstance(v, torch.Tensor) and v.grad is not None]
 
 
 def _described(launch: TunedLaunch, *, more: bool) -> dict[str, Any]:

@@ -20,6 +20,7 @@ class NamedLaunch:
     """Name of a kernel's launch in a file: the call that does it, as `FileCall` has it, and the kernel."""
 
     call: str
+    attempt: int | None
     values: bool
     kernel: str
 

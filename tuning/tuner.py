@@ -50,19 +50,21 @@ MOST_PROBLEMS = 5
 class Observed:
     """An autotuned kernel in one call; `key` holds the arguments by which Triton tells calls apart.
 
+    `attempt` numbers the guess that the call's arguments are; None where they are the file's own or were given.
     `values` is false where the call's tensors had shapes only. Configurations from `listed` on are not the author's.
     """
 
     call: str
     space: Space
     key: Mapping[str, Any]
+    attempt: int | None = None
     values: bool = True
     listed: int = 0
 
     @property
     def launch(self) -> NamedLaunch:
         """Name of the launch in a job."""
-        return NamedLaunch(self.call, self.values, self.space.kernel)
+        return NamedLaunch(self.call, self.attempt, self.values, self.space.kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,8 @@ class Tuner:
             )
             answer = self._run(job, OBSERVE_S)
         found = [
-            Observed(s["call"], from_data(s["space"]), s["key"], s["values"], s["listed"]) for s in answer["spaces"]
+            Observed(s["call"], from_data(s["space"]), s["key"], s["attempt"], s["values"], s["listed"])
+            for s in answer["spaces"]
         ]
         problems: list[str] = answer["problems"]
         if not found:

@@ -18,21 +18,22 @@ IMPORT = "import"
 """The name of what a file does while it is imported."""
 Strategy = Literal["cpu", "fake", "source"]
 """Way in which a workload was traced: with real values in memory, by shapes alone, or from the module's text."""
-NOT_LAUNCHED = "no call of the file launches it; name one, as in --call 'scaled(float32[4096, 4096])'"
-"""Reason why nothing is known of a kernel."""
+NOT_LAUNCHED = "nothing in the file launches it, and no arguments could be guessed"
+"""Beginning of the reason why nothing is known of a kernel that no call launches."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """A file to trace without a task.
 
-    `path` is where it lies, so that what it imports from beside it is found; "" where it is text only. `call` is
-    the call to make, with its arguments (see `tracing.files.arguments`). `backward` says whether gradients are traced;
-    None where a torch.autograd.Function makes the output.
+    `path` is where it lies, so that what it imports from beside it is found; "" where it is text only. `arguments` are
+    values by the names of parameters (see `tracing.files.arguments`). `call` names the function to call. `backward`
+    says whether gradients are traced; None where a torch.autograd.Function makes the output.
     """
 
     source: str
     path: str = ""
+    arguments: str = ""
     call: str = ""
     backward: bool | None = None
 

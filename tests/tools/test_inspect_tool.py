@@ -106,14 +106,14 @@ def test_a_file_without_a_task_is_inspected(tmp_path: Path) -> None:
     path = tmp_path / "rows.py"
     path.write_text(MODULE + "\n@triton.jit\ndef wrong(x):\n    tl.store(x, no_such_name)\n")
     found = inspect_kernels(
-        InspectRequest(kernels=[Kernel(path=str(path))], target="h200", call="ModelNew()(float16[96, 200])")
+        InspectRequest(kernels=[Kernel(path=str(path))], target="h200", call="ModelNew", args="x=float16[96,200]")
     )
     (kernel,) = found.kernels
     (shape,) = kernel.workloads
-    assert (found.task, kernel.status, shape.workload) == ("", "ok", "ModelNew()(float16[96, 200])")
+    assert (found.task, kernel.status, shape.workload) == ("", "ok", "ModelNew()(x=float16[96,200])")
     assert (shape.launches[0].kernel, shape.launches[0].grid) == ("rows", (96, 1, 1))
-    assert [(k.kernel, k.origin, "launches it" in k.reason) for k in kernel.kernels] == [
-        ("rows", "ModelNew()(float16[96, 200])", False),
+    assert [(k.kernel, k.origin, "no_such_name" in k.reason) for k in kernel.kernels] == [
+        ("rows", "ModelNew()(x=float16[96,200])", False),
         ("wrong", "", True),
     ]
 
@@ -121,9 +121,9 @@ def test_a_file_without_a_task_is_inspected(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"task": "softmax", "call": "f"}, "call would do nothing"),
+        ({"task": "softmax", "call": "f"}, "args and call would do nothing"),
         ({"check": True}, "none is given"),
-        ({"call": "f(what)"}, "neither a tensor nor a value"),
+        ({"args": "x=what"}, "neither a tensor nor a value"),
     ],
 )
 def test_what_makes_no_sense_without_or_with_a_task_is_refused(fields: dict[str, object], message: str) -> None:

@@ -1,6 +1,7 @@
-"""Calls as users write them: `scaled(float32[4096, 4096], n=4096, causal=True, ids=int64[8])`.
+"""Values for the parameters of functions and kernels: from `--args`, from annotations, and from names.
 
-Tensors are named by dtype and shape, all else as Python writes it.
+`x=float32[4096,4096], n=4096, causal=True, mode="mean", ids=int64[8]` names tensors by dtype and shape, all else as
+Python writes it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ _DTYPES = (
     *("float8_e4m3fn", "float8_e5m2", "complex64"),
 )
 _HOW = 'write NAME=DTYPE[SHAPE] or NAME=VALUE, such as "x=float32[4096,4096], n=4096"'
-_CALL = 'write it as "run", "run(4096)" or "scaled(float32[4096, 4096], factor=2.0)"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,10 @@ class Tensor:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Return the values that a text names by parameter; raises `UsageError` for what cannot be read."""
+    """Return the values that `--args` names; raises `UsageError` for what cannot be read."""
+    scalars = re.sub(r"(=\s*\w+)\[\s*\]", r"\1[()]", text)  # Python has no empty subscripts
     try:
-        call = _parsed(f"_({text})")
+        call = ast.parse(f"_({scalars})", mode="eval").body
     except SyntaxError:
         call = None
     if not isinstance(call, ast.Call) or call.args or any(k.arg is None for k in call.keywords):
@@ -43,51 +44,135 @@ def parse(text: str) -> dict[str, Any]:
     return {k.arg: value(k.arg, k.value) for k in call.keywords if k.arg}
 
 
-def parse_call(text: str) -> ast.Call:
-    """Return a call that a text writes, a bare name as one without arguments; raises `UsageError`.
-
-    What is called may be a result itself, as in `Layer(64)(float32[8, 64])`, or an attribute, as in `Scale.apply(…)`.
-    """
-    try:
-        node = _parsed(text)
-    except SyntaxError:
-        raise UsageError(f"the call {text[:40]!r} cannot be read", hint=_CALL) from None
-    call = inner = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
-    while not isinstance(inner, ast.Name):
-        if isinstance(inner, ast.Call):
-            for name, argument in (*(("", a) for a in inner.args), *((k.arg or "**", k.value) for k in inner.keywords)):
-                value(name, argument)
-            inner = inner.func
-        elif isinstance(inner, ast.Attribute):
-            inner = inner.value
-        else:
-            raise UsageError(f"the call {text[:40]!r} cannot be read", hint=_CALL)
-    return call
-
-
-def _parsed(text: str) -> ast.expr:
-    scalars = re.sub(r"([(,=]\s*\w+)\[\s*\]", r"\1[()]", text)  # Python has no empty subscripts
-    return ast.parse(scalars, mode="eval").body
-
-
 def value(name: str, node: ast.expr) -> Any:
-    """Return the value of an argument, or the tensor that it names; raises `UsageError` for any other."""
-    whose = name or "the call"
+    """Return the value of an expression, or the tensor that it names; raises `UsageError` for any other."""
     try:
         if not isinstance(node, ast.Subscript):
             return ast.literal_eval(node)
         sides = ast.literal_eval(node.slice)
         tensor = Tensor(ast.unparse(node.value), sides if isinstance(sides, tuple) else (sides,))
     except (ValueError, SyntaxError):
-        raise UsageError(f"{whose}: {ast.unparse(node)!r} is neither a tensor nor a value", hint=_HOW) from None
+        raise UsageError(f"{name}: {ast.unparse(node)!r} is neither a tensor nor a value", hint=_HOW) from None
     if tensor.dtype not in _DTYPES:
-        raise UsageError(f"{whose}: {tensor.dtype!r} is no dtype of a tensor", hint=f"use one of {', '.join(_DTYPES)}")
+        raise UsageError(f"{name}: {tensor.dtype!r} is no dtype of a tensor", hint=f"use one of {', '.join(_DTYPES)}")
     if not all(type(n) is int and n >= 0 for n in tensor.shape):
-        raise UsageError(f"{whose}: {list(tensor.shape)} is no shape of a tensor", hint=_HOW)
+        raise UsageError(f"{name}: {list(tensor.shape)} is no shape of a tensor", hint=_HOW)
     return tensor
 
 
+_FLOATS = re.compile(
+    r"(^|_)(eps|epsilon|scale|alpha|beta\d?|lr|p|prob|dropout|theta|decay|temperature|temp|momentum|scaling|base|"
+    r"factor|weight_decay|gamma|slope|threshold|smoothing|softcap|cap|const|norm|rate|value)($|_|\d)",
+    re.IGNORECASE,
+)
+_INDICES = re.compile(
+    r"(^|_)(idx|index|indices|ids?|table|tables|lens?|lengths?|seqlens?|offsets?|loc|locs|targets?|labels?|pos|"
+    r"positions?|perm|order|map|mapping|count|counts|starts?|ends?|slots?)($|_|\d)",
+    re.IGNORECASE,
+)
 _LENGTHS = re.compile(r"len|count|num", re.IGNORECASE)
+_MASKS = re.compile(r"(^|_)mask($|_)", re.IGNORECASE)
+_FLAGS = re.compile(
+    r"^(is|has|have|use|do|enable|need|even|store|with|return|apply|fuse|add|save|inplace|causal|reverse|training|"
+    r"accumulate|transposed?|keep|not|no|allow|compute|output|recompute)(_|$)|causal|_flag$|fused$",
+    re.IGNORECASE,
+)
+_BLOCKS = re.compile(r"BLOCK|TILE|BLK|CHUNK|POW2|PADDED|^B[A-Z]$|^BS$|^XBLOCK|SPLIT", re.IGNORECASE)
+_DIMENSIONS = re.compile(r"HEAD_?DIM|D_?HEAD|DMODEL|^D$|^H?DIM$|_DIM$|^HD$", re.IGNORECASE)
+_TYPES = re.compile(r"DTYPE|_TYPE$|^TYPE$|^TY$", re.IGNORECASE)
+_STRIDES = re.compile(r"stride", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentGuess:
+    """One way to guess: the type of numbers, what flags say, how large blocks are, and the rank of tensors."""
+
+    dtype: str = "float32"
+    flag: bool = False
+    block: int = 0
+    rank: int = 2
+
+
+KERNEL_ATTEMPTS = (
+    ArgumentGuess(),
+    ArgumentGuess("float16"),
+    ArgumentGuess(flag=True),
+    ArgumentGuess("float16", flag=True),
+    ArgumentGuess(block=16),
+    ArgumentGuess("float16", block=128),
+    ArgumentGuess("int32"),
+    ArgumentGuess("int64", flag=True),
+    ArgumentGuess("int8"),
+)
+"""Guesses, tried in turn until a kernel compiles."""
+
+CALL_ATTEMPTS = (
+    ArgumentGuess(),
+    ArgumentGuess(rank=3),
+    ArgumentGuess("float16"),
+    ArgumentGuess("float16", rank=4),
+    ArgumentGuess("float16", rank=3),
+    ArgumentGuess(rank=1),
+    ArgumentGuess(rank=4),
+)
+"""Guesses, tried in turn until a function's call goes through."""
+
+
+def is_index(name: str) -> bool:
+    """Return whether a tensor of this name holds whole numbers."""
+    return _INDICES.search(name) is not None
+
+
+def pointer(name: str, attempt: ArgumentGuess, *, index: bool) -> str:
+    """Return the dtype that a kernel's pointer points to."""
+    if index or is_index(name):
+        return "int32" if attempt.dtype == "int32" else "int64"
+    return "bool" if _MASKS.search(name) and not attempt.flag else attempt.dtype
+
+
+def scalar(name: str, annotation: str, attempt: ArgumentGuess, size: int = 1024) -> Any:
+    """Return a number for a parameter that is no pointer."""
+    said = annotation.lower()
+    if "bool" in said or ("int1" in said and "int16" not in said):
+        return attempt.flag
+    if "float" in said or "fp" in said or "bf16" in said:
+        return 0.5
+    if not said.startswith("int") and "tl.int" not in said and not _STRIDES.search(name):
+        if _FLOATS.search(name):
+            return 0.5
+        if _FLAGS.search(name):
+            return attempt.flag
+    return 8 if re.search(r"head|group|expert|batch|^[bBhHzZ]$", name) else size
+
+
+def constant(name: str, attempt: ArgumentGuess, *, tiles: bool, blocks: int) -> Any:
+    """Return a value for a constexpr; a dtype comes as text that begins with "dtype:". `blocks` counts the sizes."""
+    upper = name.upper()
+    if _TYPES.search(upper):
+        return f"dtype:{'float16' if attempt.dtype == 'float16' else 'float32'}"
+    if "NUM_WARPS" in upper:
+        return 4
+    if "STAGE" in upper and "NUM" in upper:
+        return 2
+    if _FLAGS.search(name):
+        return attempt.flag
+    if re.search(r"ACTIVATION|^MODE$|_MODE$", upper):
+        return ""
+    if upper.startswith("GROUP"):
+        return attempt.block or 8
+    if _BLOCKS.search(upper):
+        usual = (32 if re.search(r"K$", upper) else 64) if tiles else 1024 if blocks == 1 else 64
+        return attempt.block or usual
+    if _DIMENSIONS.search(upper):
+        return 64
+    if _FLOATS.search(name) and "SIZE" not in upper:
+        return 0.5
+    return min(attempt.block or 64, 64)
+
+
+def side(largest: int) -> int:
+    """Return how long all sides of guessed tensors are, so that they fit one another; `largest` is their most rank."""
+    return {1: 1024, 2: 1024, 3: 128, 4: 32}.get(largest, 16)
 
 
 def make(tensor: Tensor, name: str = "") -> Any:

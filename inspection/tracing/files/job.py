@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import inspect
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from forewarp.core.errors import UsageError
 from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.jobs import watched
 from forewarp.gpu_runner.worker.requests import JobEnding
 from forewarp.inspection.jobs import TraceFileJob
-from forewarp.inspection.tracing.files import calls, kernels, loading
-from forewarp.inspection.tracing.files.kernels import FileText
+from forewarp.inspection.tracing.files import arguments, calls, kernels, loading
+from forewarp.inspection.tracing.files.arguments import ArgumentGuess, Tensor
+from forewarp.inspection.tracing.files.kernels import FileText, KernelText
 from forewarp.inspection.tracing.operators import Operators
 from forewarp.inspection.tracing.program import PATIENCE, differentiate, pretend, run_bounded, use_no_device
 from forewarp.inspection.tracing.recorder import Recorder
@@ -26,6 +28,7 @@ from forewarp.inspection.tracing.values import IMPORT, NOT_LAUNCHED, FileKernel,
 
 CALL_S = 10.0
 """Most seconds of processor time for one call."""
+GUESSED = "guessed arguments"
 _MOST_CALLS = 12
 _CONFIGURATIONS = 3
 """Tried configurations of an autotuned kernel; a file may have many, and only a run tells the fastest."""
@@ -53,18 +56,21 @@ def _trace(job: TraceFileJob) -> JobEnding:
 
 
 class _Tracer:
-    """Traces what the file does by itself, until every kernel is there, or the call that is named."""
+    """Traces what the file does by itself, then guessed calls, until every kernel is there."""
 
     refusals: Refusals
 
     def __init__(self, job: TraceFileJob, folder: Path) -> None:
         self.file = job.file
+        self.given = arguments.parse(self.file.arguments)
         self.recorder, self.folder = Recorder(folder), folder
         self.found: dict[str, WorkloadTrace] = {}
         self.text = FileText({}, ())
         self._until, self._deadline = (now() + job.limit_s for now in (time.process_time, time.monotonic))
         self._deadline += (PATIENCE - 1) * job.limit_s
         self._origins: dict[str, str] = {}
+        self._tried: dict[str, str] = {}
+        self._in_vain: list[str] = []
 
     def run(self) -> None:
         try:
@@ -78,14 +84,20 @@ class _Tracer:
             self.recorder.problem(problem)
         self._keep(IMPORT, always=bool(loaded.problems))
         if self.file.call:
-            self._named_call(loaded.module, self.file.call)
+            self._guess(loaded, self.file.call)
         else:
             self._own_calls(loaded)
+            self._guessed_calls(loaded)
+        self._compile_alone(loaded.module)
+        if not self._origins:  # what was tried in vain is of interest only where nothing else came of the file
+            first = self.found.get(IMPORT, WorkloadTrace("cpu"))
+            said = dict.fromkeys((*first.problems, *self._in_vain))
+            self.found[IMPORT] = replace(first, problems=tuple(said))
 
     def kernels(self) -> tuple[FileKernel, ...]:
         """Return the state of each kernel of the file, and of those of others that it launched."""
         lines = {name: self.text.jitted[name].line for name in self.text.kernels}
-        reasons = self.refusals.reasons
+        reasons = self._tried | self.refusals.reasons
         return tuple(
             FileKernel(name, lines.get(name, 0), self._origins[name])
             if name in self._origins
@@ -149,24 +161,127 @@ class _Tracer:
         else:
             differentiate(call, values, self.recorder, every=bool(wanted), keep=True)
 
-    def _named_call(self, module: Any, text: str) -> None:
-        """Do the call that the user named."""
-        problem = ""
-        try:
-            call = calls.NamedCall(module, text)
-        except UsageError as e:
-            problem = e.message
-        else:
-            made: list[tuple[Callable[[], object], list[torch.Tensor]]] = []
-            problem = self._bounded(f"arguments for {text}", lambda: made.append(call.make()))
-            for do, tensors in made:
-                self.recorder.take("cpu")
-                problem = self._bounded(text, lambda d=do, t=tensors: self._with_gradient(d, t))
-        if problem:
-            self.recorder.problem(problem)
-        self._keep(text, always=True)
+    def _guessed_calls(self, loaded: loading.LoadedFile) -> None:
+        tried: set[str] = set()
+        while self._wanting():
+            wanted = self._missing() or list(self.text.jitted)
+            names = [n for n in self.text.reaching(wanted) if n not in tried]
+            if not names or len(tried) >= 2 * _MOST_CALLS:
+                return
+            tried.add(names[0])
+            self._guess(loaded, names[0])
+
+    def _guess(self, loaded: loading.LoadedFile, name: str) -> None:
+        """Call a function with guessed arguments, another guess at a time until it goes through."""
+        wrappers = calls.Wrappers(loaded.module, loaded.tree, self.text, self.given)
+        best: tuple[int, WorkloadTrace, str] | None = None
+        for attempt in arguments.CALL_ATTEMPTS:
+            made: list[calls.Guess | None] = []
+            making = self._bounded(f"arguments for {name}", lambda m=made, a=attempt: m.append(wrappers.guess(name, a)))
+            guess = made[0] if made else None
+            if guess is None:
+                if making:
+                    self._tried[name] = making
+                if name == self.file.call:
+                    self.recorder.problem(making or f"{name} is no function or class of the file")
+                    self._keep(name, always=True)
+                return
+            self.recorder.take("cpu")
+            problem = self._bounded(guess.name, lambda g=guess: self._with_gradient(g.call, g.values))
+            if problem:
+                self.recorder.problem(problem)
+            taken = self.recorder.take("cpu")
+            if best is None or len(_compiled(taken)) > best[0]:
+                best = len(_compiled(taken)), taken, guess.name
+            if not problem:
+                break
+        if best is not None and (best[0] or name == self.file.call):
+            self._add(best[2], best[1])
+        elif best is not None:
+            self._in_vain += best[1].problems
+
+    def _compile_alone(self, module: Any) -> None:
+        """Compile the kernels that no call reached, for guessed arguments; their grids stay unknown."""
+        for name in self._missing():
+            kernel = _jitted(getattr(module, name, None))
+            if kernel is None:
+                self._tried.setdefault(name, f"{NOT_LAUNCHED}: the file has no such kernel at its top level")
+                continue
+            reasons: list[str] = []
+            for attempt in arguments.KERNEL_ATTEMPTS:
+                problem = self._bounded(
+                    name, lambda k=kernel, n=name, a=attempt: self._alone(k, self.text.jitted[n], a)
+                )
+                if name in self.refusals.reasons:
+                    problem = self.refusals.reasons.pop(name)
+                if not problem or "time is over" in problem:
+                    break
+                reasons.append(problem)
+                self.recorder.problems.clear()
+            if reasons:
+                self._tried[name] = f"with guessed arguments: {reasons[0]}"
+        taken = self.recorder.take("cpu")
+        launches = tuple(replace(e, grid=None, bytes=0) for e in taken.launches if e.cubin)
+        if launches:
+            self._add(GUESSED, replace(taken, launches=launches, problems=(), calls=()))
+
+    def _alone(self, kernel: _Jitted, text: KernelText, attempt: ArgumentGuess) -> None:
+        import triton.language as tl
+
+        sizes = [p for p in text.parameters if p.constexpr and "BLOCK" in p.name.upper()]
+        options = dict(kernel.options)
+        values: dict[str, Any] = {}
+        for p in text.parameters:
+            if p.name in self.given:
+                value = self.given[p.name]
+                values[p.name] = arguments.make(value, p.name) if isinstance(value, Tensor) else value
+            elif p.name in options:
+                values[p.name] = options.pop(p.name)
+            elif p.name in kernel.rules:
+                continue
+            elif p.default:
+                values[p.name] = inspect.signature(kernel.function.fn).parameters[p.name].default
+            elif p.constexpr:
+                value = arguments.constant(p.name, attempt, tiles=text.tiles, blocks=len(sizes))
+                is_type = isinstance(value, str) and value.startswith("dtype:")
+                values[p.name] = getattr(tl, value.removeprefix("dtype:")) if is_type else value
+            elif p.name in text.pointers:
+                dtype = arguments.pointer(p.name, attempt, index=p.name in text.indices)
+                values[p.name] = torch.empty(4096, dtype=getattr(torch, dtype))
+            else:
+                values[p.name] = arguments.scalar(p.name, p.annotation, attempt)
+        for name, rule in kernel.rules.items():
+            values[name] = rule({**values, **options})
+        values |= {n: v for n, v in options.items() if v is not None}
+        kernel.function.run(grid=(1,), warmup=False, **values)
 
 
 def _compiled(trace: WorkloadTrace) -> list[str]:
     """Return the kernels that were launched and compiled, each once."""
     return list(dict.fromkeys(e.kernel for e in (*trace.launches, *trace.backward) if e.cubin))
+
+
+@dataclass(frozen=True, slots=True)
+class _Jitted:
+    """A kernel under its decorators: the JITFunction, an autotuner's first configuration, heuristics."""
+
+    function: Any
+    options: dict[str, Any]
+    rules: dict[str, Any]
+
+
+def _jitted(value: Any) -> _Jitted | None:
+    from triton.runtime.autotuner import Autotuner, Heuristics
+    from triton.runtime.jit import JITFunction
+
+    options: dict[str, Any] = {}
+    rules: dict[str, Any] = {}
+    for _ in range(8):
+        if isinstance(value, JITFunction):
+            return _Jitted(value, options, rules)
+        if isinstance(value, Autotuner) and value.configs:
+            options |= value.configs[0].all_kwargs()
+        if isinstance(value, Heuristics):
+            rules |= value.values
+        value = getattr(value, "fn", None)
+    return None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 _JIT = re.compile(r"\bjit\b")
 _POINTER = re.compile(r"(^|_)(ptr|ptrs|pointer)($|_|\d)|Ptr$|_ptr", re.IGNORECASE)
 _ACCESSES = ("load", "store", "make_block_ptr", "make_tensor_descriptor")
+_CALLS_OF_TILES = ("dot", "dot_scaled")
 _ADDED = (ast.Add, ast.Sub)
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -20,6 +21,7 @@ class Parameter:
     """A parameter of a kernel; `default` says that there is one."""
 
     name: str
+    annotation: str = ""
     constexpr: bool = False
     default: bool = False
 
@@ -28,13 +30,16 @@ class Parameter:
 class KernelText:
     """A jitted function as its text has it.
 
-    `pointers` are the parameters that memory is reached through.
+    `pointers` are the parameters that memory is reached through, `indices` those of them whose contents take part in
+    addresses. `tiles` says that it multiplies matrices.
     """
 
     name: str
     line: int
     parameters: tuple[Parameter, ...]
     pointers: frozenset[str] = frozenset()
+    indices: frozenset[str] = frozenset()
+    tiles: bool = False
     returns: bool = False
 
 
@@ -100,16 +105,22 @@ def _kernel(node: FunctionNode, functions: Mapping[str, FunctionNode], known: di
     parameters = tuple(
         Parameter(
             a.arg,
-            a.annotation is not None and "constexpr" in ast.unparse(a.annotation),
+            text := ast.unparse(a.annotation) if a.annotation else "",
+            "constexpr" in text,
             i >= defaults and a not in node.args.kwonlyargs,
         )
         for i, a in enumerate(arguments)
     )
+    flow = _Flow(node, functions, known)
+    pointers = flow.pointers()
+    attributes = {c.func.attr for c in ast.walk(node) if isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute)}
     return KernelText(
         node.name,
         node.lineno,
         parameters,
-        _Flow(node, functions, known).pointers(),
+        pointers,
+        flow.indices(pointers),
+        bool(attributes & set(_CALLS_OF_TILES)),
         any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(node)),
     )
 
@@ -200,3 +211,43 @@ class _Flow:
             if not isinstance(value, ast.Constant):
                 found |= self._origins(value, seen) if not found else set()
         return found
+
+    def indices(self, pointers: frozenset[str]) -> frozenset[str]:
+        """Return the pointers whose contents are part of an address, a loop's bound or a mask's comparison."""
+        loaded = {
+            name: {p for value in values for p in self._loaded(value) & pointers}
+            for name, values in self._assigned.items()
+        }
+        bounds = [
+            a
+            for n in ast.walk(self._node)
+            if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "range"
+            for a in n.args
+        ]
+        counting = [*self._addresses(), *bounds]
+        used = {p for expression in counting for p in self._loaded(expression)}
+        waiting = [name for expression in counting for name in _names_of(expression)]
+        seen: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            used |= loaded.get(name, set())
+            for value in self._assigned.get(name, []):
+                if not any(isinstance(c, ast.Attribute) and c.attr in ("load", "where") for c in ast.walk(value)):
+                    waiting += _names_of(value)
+        return frozenset(used & pointers)
+
+    def _loaded(self, expression: ast.expr) -> set[str]:
+        """Return the parameters that an expression loads from."""
+        loads = [
+            c
+            for c in ast.walk(expression)
+            if isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute) and c.func.attr == "load" and c.args
+        ]
+        return {p for c in loads for p in self._origins(c.args[0], set())}
+
+
+def _names_of(node: ast.expr) -> list[str]:
+    return [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]

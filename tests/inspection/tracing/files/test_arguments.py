@@ -1,4 +1,4 @@
-"""Arguments and calls as users write them."""
+"""Values that are given, and values that are guessed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import re
 import pytest
 
 from forewarp.core.errors import UsageError
-from forewarp.inspection.tracing.files.arguments import Tensor, parse, parse_call, value
+from forewarp.inspection.tracing.files import arguments
+from forewarp.inspection.tracing.files.arguments import ArgumentGuess, Tensor, parse
 
 
 def test_arguments_are_read() -> None:
@@ -36,24 +37,16 @@ def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
         parse(text)
 
 
-def test_a_call_is_read() -> None:
-    assert parse_call("run").args == []
-    call = parse_call("Layer(64, eps=1e-5)(float16[3, 1024], n=2)")
-    assert [value("", a) for a in call.args] == [Tensor("float16", (3, 1024))]
-    assert value("", parse_call("f(float32[])").args[0]) == Tensor("float32", ())
-    assert parse_call("Scale.apply(float32[8])").args
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("f(", "the call 'f(' cannot be read"),
-        ("3", "the call '3' cannot be read"),
-        ("f(float31[4])", "'float31' is no dtype"),
-        ("f(g(1))", "neither a tensor nor a value"),
-        ("Layer(open('f'))(1)", "neither a tensor nor a value"),
-    ],
-)
-def test_a_call_that_cannot_be_read_is_refused(text: str, message: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(message)):
-        parse_call(text)
+def test_guesses_go_by_name_and_annotation() -> None:
+    first = ArgumentGuess()
+    assert arguments.scalar("eps", "", first) == 0.5
+    assert arguments.scalar("stride_xm", "", first) == 1024
+    assert arguments.scalar("is_causal", "", first) is False
+    assert arguments.scalar("scale_rows", "tl.int32", first) == 1024
+    assert arguments.pointer("block_table", first, index=False) == "int64"
+    assert arguments.pointer("x_ptr", first, index=True) == "int64"
+    assert arguments.pointer("x_ptr", ArgumentGuess("float16"), index=False) == "float16"
+    assert arguments.constant("BLOCK_SIZE", first, tiles=False, blocks=1) == 1024
+    assert arguments.constant("BLOCK_K", first, tiles=True, blocks=3) == 32
+    assert arguments.constant("HAS_BIAS", ArgumentGuess(flag=True), tiles=False, blocks=0) is True
+    assert arguments.constant("OUT_DTYPE", first, tiles=False, blocks=0) == "dtype:float32"

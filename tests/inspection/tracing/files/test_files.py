@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("triton")
 
 from forewarp.gpu_runner.executors.local import LocalExecutor
+from forewarp.inspection.tracing.files.job import GUESSED
 from forewarp.inspection.tracing.values import SourceFile, Trace
 
 HEAD = "import torch, triton, triton.language as tl\n"
@@ -51,19 +52,21 @@ def origins(trace: Trace) -> dict[str, str]:
     return {k.name: k.origin for k in trace.kernels}
 
 
-def test_a_kernel_that_nothing_launches_says_what_to_do(h200_executor: LocalExecutor) -> None:
-    trace = traced(h200_executor, f"import no_such_package\n{SCALE}")
-    (scale,) = trace.kernels
-    assert (scale.origin, "name one, as in --call" in scale.reason) == ("", True)
-    assert "No module named 'no_such_package'" in trace.workloads["import"].problems[0]
+@pytest.mark.slow
+def test_a_kernel_that_nothing_calls_is_compiled_for_guessed_arguments(h200_executor: LocalExecutor) -> None:
+    trace = traced(h200_executor, SCALE)
+    (launch,) = trace.workloads[GUESSED].launches
+    assert origins(trace) == {"scale": GUESSED}
+    assert (launch.kernel, launch.grid, launch.block) == ("scale", None, (128, 1, 1))
+    assert traced(h200_executor, SCALE).cached
 
 
 def test_one_kernel_that_fails_takes_no_other_along(h200_executor: LocalExecutor) -> None:
-    both = "x = torch.ones(4096, device='cuda')\nbroken[(1,)](x)\nscaled(x, 2.0)\n"
-    trace = traced(h200_executor, f"{BROKEN}{SCALE}{WRAPPER}{both}")
+    trace = traced(h200_executor, f"import no_such_package\n{BROKEN}{SCALE}")
     broken, scale = trace.kernels
-    assert (broken.origin, scale.origin, scale.reason) == ("", "import", "")
+    assert (broken.origin, scale.origin, scale.reason) == ("", GUESSED, "")
     assert "NameError('no_such_name is not defined')" in broken.reason
+    assert "No module named 'no_such_package'" in trace.workloads["import"].problems[0]
 
 
 @pytest.mark.slow
@@ -77,24 +80,23 @@ def test_what_the_file_itself_calls_comes_first(h200_executor: LocalExecutor) ->
 
 
 @pytest.mark.slow
-def test_a_call_is_made_as_it_is_named(h200_executor: LocalExecutor) -> None:
-    given = traced(h200_executor, SCALE + WRAPPER, call="scaled(float16[3, 1024], factor=2.0)")
-    (launch,) = given.workloads["scaled(float16[3, 1024], factor=2.0)"].launches
+def test_arguments_of_a_wrapper_are_guessed_or_given(h200_executor: LocalExecutor) -> None:
+    guessed = traced(h200_executor, SCALE + WRAPPER)
+    assert origins(guessed) == {"scale": "scaled(x=float32[1024,1024], factor=0.5)"}
+    given = traced(h200_executor, SCALE + WRAPPER, call="scaled", arguments="x=float16[3,1024], factor=2.0")
+    (launch,) = given.workloads["scaled(x=float16[3,1024], factor=2.0)"].launches
     assert (launch.grid, launch.bytes) == ((3, 1, 1), 12288)
-    assert traced(h200_executor, SCALE + WRAPPER, call="scaled(float16[3, 1024], factor=2.0)").cached
     missing = traced(h200_executor, SCALE + WRAPPER, call="scald")
     assert "scald is no function or class of the file" in missing.workloads["scald"].problems[0]
-    module = "class Layer(torch.nn.Module):\n    forward = lambda self, x: scaled(x, 2.0)\n"
-    made = traced(h200_executor, SCALE + WRAPPER + module, call="Layer()(float32[2048])")
-    assert origins(made) == {"scale": "Layer()(float32[2048])"}
 
 
 @pytest.mark.slow
 def test_a_gradient_is_traced_where_an_autograd_function_makes_the_output(h200_executor: LocalExecutor) -> None:
-    source, call = SCALE + WRAPPER + GRADIENT, "Scaled.apply(float32[1024, 1024])"
-    (found,) = (w for w in traced(h200_executor, source, call=call).workloads.values() if w.backward)
+    (found,) = (
+        w for w in traced(h200_executor, SCALE + WRAPPER + GRADIENT, call="Scaled").workloads.values() if w.backward
+    )
     assert ([e.grid for e in found.launches], [e.grid for e in found.backward]) == ([(1024, 1, 1)], [(7, 1, 1)])
-    without = traced(h200_executor, source, call=call, backward=False)
+    without = traced(h200_executor, SCALE + WRAPPER + GRADIENT, call="Scaled", backward=False)
     assert not any(w.backward for w in without.workloads.values())
 
 
@@ -108,18 +110,24 @@ def test_a_file_of_a_package_is_imported_as_such(h200_executor: LocalExecutor, t
     source = f"from ..ops.common import FACTOR\n{SCALE}{WRAPPER}\ndef thrice(x):\n    return scaled(x, FACTOR)\n"
     path = folder / "thrice.py"
     path.write_text(HEAD + source)
-    call = "thrice(float32[1024])"
-    trace = traced(h200_executor, source, path=str(path), call=call)
-    assert origins(trace) == {"scale": call}
+    trace = traced(h200_executor, source, path=str(path))
+    assert origins(trace) == {"scale": "thrice(x=float32[1024,1024])"}
 
 
 @pytest.mark.slow
 def test_a_decorator_that_is_missing_costs_no_kernel(h200_executor: LocalExecutor) -> None:
-    call = "scaled(float32[1024], 2.0)"
-    trace = traced(h200_executor, SCALE.replace("@triton.jit", "@cached()\n@triton.jit") + WRAPPER, call=call)
-    assert origins(trace) == {"scale": call}
+    trace = traced(h200_executor, SCALE.replace("@triton.jit", "@cached()\n@triton.jit"))
+    assert origins(trace) == {"scale": GUESSED}
     assert "taken without its first decorator" in trace.workloads["import"].problems[0]
 
 
 def test_text_that_is_no_python_is_a_problem(h200_executor: LocalExecutor) -> None:
     assert "SyntaxError" in traced(h200_executor, "def (").workloads["import"].problems[0]
+
+
+@pytest.mark.slow
+def test_what_was_tried_in_vain_is_said_where_nothing_came_of_a_file(h200_executor: LocalExecutor) -> None:
+    helper = "@triton.jit\ndef helper(x):\n    return x\n\ndef use(x):\n    raise ValueError(f'no {helper}')\n"
+    trace = traced(h200_executor, helper)
+    assert not any(w.launches for w in trace.workloads.values())
+    assert "ValueError" in "\n".join(trace.workloads["import"].problems)

@@ -66,12 +66,18 @@ def test_pointers_are_what_addresses_begin_at_also_in_helpers() -> None:
     assert kernel("product").pointers == {"A", "B", "C"}
 
 
+def test_pointers_to_places_and_bounds_hold_whole_numbers() -> None:
+    assert kernel("product").indices == frozenset()
+    assert kernel("gather").indices == {"rows", "lens"}
+
+
 def test_parameters() -> None:
     assert [(p.name, p.constexpr, p.default) for p in kernel("gather").parameters[-3:]] == [
         ("n", False, False),
         ("eps", False, True),
         ("BLOCK", True, True),
     ]
+    assert (kernel("product").tiles, kernel("gather").tiles) == (True, False)
 
 
 def test_callers_come_outermost_first() -> None:
