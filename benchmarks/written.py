@@ -60,7 +60,7 @@ def propose(folder: Path, executor: Executor) -> None:
         past = Past(task, executor.target, Known(signatures=executor.describe(task)))
         system = render("propose_system.j2", languages=past.languages)
         for operator in operators.FIRST:
-            text = prompt(past, Directive(operator), None, edits=False)
+            text = prompt(past, Directive(operator), edits=False)
             (folder / "prompts" / f"{name}.{operator.name}.md").write_text(f"{system}\n\n{text}")
 
 

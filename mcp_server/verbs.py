@@ -159,7 +159,7 @@ async def _progress(ctx: Context, first: str) -> AsyncGenerator[CallProgress]:
         sent, shown, passed = 0.0, "", HEARTBEAT_S
         while True:
             if latest.message and (latest.message != shown or passed >= HEARTBEAT_S):
-                # Each notification has to be above the one before it, also where nothing more is done; it never counts one more.
+                # Each notification has to be above the one before it, also where nothing more is done.
                 done, total = latest.done, latest.total
                 sent, shown, passed = max(done, sent + 0.001), latest.message, 0.0
                 await ctx.report_progress(round(sent, 3), total, shown)
