@@ -335,6 +335,9 @@ class Workspace:
         return place
 
     def _parts(self, path: str, what: str) -> tuple[str, ...]:
+        if "\n" in path:
+            hint = "pass it as source" if what == "path" else f"write it to a file of the workspace {self.root}"
+            raise UsageError(f"{what} takes the path of a file, and this is a text of several lines", hint=hint)
         given = Path(path)
         if ".." in given.parts or "\0" in path or not path.strip():
             problem = "'..'" if ".." in given.parts else "a zero byte" if "\0" in path else "an empty path"
@@ -346,7 +349,7 @@ class Workspace:
             if not given.is_relative_to(self.root):
                 raise UsageError(
                     f"{what} {path!r} is outside the workspace {self.root}",
-                    hint="pass a file inside it, or the text as source; the operator chooses the workspace",
+                    hint=f"pass a file inside it{_or_text(what)}; the operator chooses the workspace",
                 )
             given = given.relative_to(self.root)
         if not given.parts:
@@ -358,10 +361,14 @@ class Workspace:
         if at.is_symlink():
             return UsageError(
                 f"{what} {path!r} goes through the symbolic link {at}; links are refused",
-                hint="pass the real file inside the workspace, or the text as source",
+                hint=f"pass the real file inside the workspace{_or_text(what)}",
             )
         why = error.strerror if error else "it is refused"
         return UsageError(
             f"{what} {path!r} cannot be read: {why}",
-            hint=f"paths are relative to the workspace {self.root}; or pass the text as source",
+            hint=f"paths are relative to the workspace {self.root}{_or_text(what)}",
         )
+
+
+def _or_text(argument: str) -> str:
+    return ", or pass the text as source" if argument == "path" else ""

@@ -233,7 +233,8 @@ class Tuner:
             said = "".join(f"\n- {p}" for p in problems[:MOST_PROBLEMS])
             raise CandidateError(
                 f"no call of the file launches an autotuned kernel with several configurations{said}",
-                hint="name a call, as run, 'run(4096, 4096)' or 'matmul(float16[4096, 4096], float16[4096, 4096])'",
+                hint="have the file call them itself, or name a call: run, 'run(4096, 4096)' or "
+                "'matmul(float16[4096, 4096], float16[4096, 4096])'",
             )
         unique: dict[tuple[str, str], Observed] = {}
         for one in found:

@@ -272,6 +272,8 @@ async def test_a_search_says_what_is_wrong_with_its_seed(served: Served) -> None
     (served.workspace / "torn.cpp").write_text('/*forewarp\ninputs = ["x"\n*/\n')
     async with served.in_memory(place=Place(device="cpu")) as client:
         text = await refused(client, "search", task="toy.py", seed_kernels=["torn.cpp"])
+        source = await refused(client, "search", task="toy.py", seed_kernels=["void f() {\n}\n"])
+    assert "seed_kernels takes the path of a file" in source
     assert "seed_kernels: torn.cpp: the launch plan is not valid TOML" in text
 
 
