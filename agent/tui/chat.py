@@ -12,10 +12,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.geometry import Size
 from textual.message import Message
+from textual.timer import Timer
 from textual.widgets import Static
 
 from forewarp.agent.candidates import Candidates
-from forewarp.agent.events import ConversationEvent
+from forewarp.agent.events import Answered, ApprovalAsked, ConversationEvent, Failed, Interrupted
 from forewarp.agent.tui.items import CallItem, FailedItem, Item, Items, MarkdownItem
 from forewarp.agent.tui.markdown import Prose
 
@@ -28,7 +29,7 @@ SCREENS = 2
 FRAME_S = 0.08
 """Seconds within which events are drawn together."""
 
-PAUSE, LONGEST_PAUSE_S = 4.0, 0.5
+PAUSE, LONGEST_PAUSE_S = 4.0, 2.0
 """Times what a drawing took until the next one: a long block that grows is parsed and laid out anew each time."""
 
 OUT_OF_SIGHT = 2
@@ -111,7 +112,8 @@ class Chat(VerticalScroll):
         self._first = 0
         self._blocks: dict[Item, Block | MarkdownBlock] = {}
         self._changed: dict[Item, None] = {}
-        self._due = self._behind = False
+        self._due: Timer | None = None
+        self._pausing = self._behind = False
         self._took = 0.0
         self._mounting = asyncio.Lock()
 
@@ -135,7 +137,9 @@ class Chat(VerticalScroll):
 
     def take(self, event: ConversationEvent, candidates: Candidates) -> None:
         """Handle an event that `candidates` knows already; it is drawn with the next frame."""
-        self._change(self.items.apply(event, candidates))
+        self._change(
+            self.items.apply(event, candidates), soon=isinstance(event, Answered | ApprovalAsked | Failed | Interrupted)
+        )
 
     def note(self, text: str) -> None:
         """Show Markdown that is no part of the conversation."""
@@ -145,21 +149,24 @@ class Chat(VerticalScroll):
         """Show an error that is no part of the conversation."""
         self._change(self.items.add(FailedItem(message, hint)))
 
-    def _change(self, items: Iterable[Item]) -> None:
+    def _change(self, items: Iterable[Item], *, soon: bool = False) -> None:
         changed = dict.fromkeys(items)
         if changed:
             self._changed |= changed
-            self._schedule()
+            self._schedule(soon=soon)
 
-    def _schedule(self) -> None:
-        if not self._due:
-            self._due = True
-            self.set_timer(min(max(FRAME_S, PAUSE * self._took), LONGEST_PAUSE_S), self._draw)
+    def _schedule(self, *, soon: bool = False) -> None:
+        if soon and self._due is not None and self._pausing:
+            self._due.stop()
+            self._due = None
+        if self._due is None:
+            pause_s = FRAME_S if soon else min(max(FRAME_S, PAUSE * self._took), LONGEST_PAUSE_S)
+            self._due, self._pausing = self.set_timer(pause_s, self._draw), not soon
 
     async def _draw(self) -> None:
         """Mount new items, and draw changed ones again."""
         async with self._mounting:
-            self._due, began = False, time.perf_counter()
+            self._due, began = None, time.perf_counter()
             changed, self._changed = self._changed, {}
             items = self.items.all
             known = next((n for n in range(len(items) - 1, -1, -1) if items[n] in self._blocks), self._first - 1)
