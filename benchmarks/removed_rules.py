@@ -104,8 +104,8 @@ RULES = (
     Rule(
         "a verdict allows for the spread between sessions",
         "gpu_runner/statistics.py",
-        "series = replace(alone, grain=alone.grain + session_sd**2)",
-        "series = alone",
+        "time, grain = pairs.log_ratios(), pairs.grain() + timed.session_sd**2",
+        "time, grain = pairs.log_ratios(), pairs.grain()",
         "tests/gpu_runner/test_statistics.py tests/gpu_runner/test_looks.py",
     ),
     Rule(

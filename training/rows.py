@@ -67,7 +67,10 @@ def read(paths: Iterable[str], names: Sequence[str]) -> dict[str, list[RecordedR
     splits.refuse(leaks.found())
     empty = next((name for name, rows in by_split.items() if not rows), None)
     if empty is not None:
-        raise UsageError(f"no row of the split {empty!r} is in {', '.join(paths)}", hint="see `forewarp data stats`")
+        raise UsageError(
+            f"no row of the split {empty!r} is in {', '.join(paths)}",
+            hint="the column split says which it has; name one of them",
+        )
     return by_split
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import import_published
+import pool_checks
 import pytest
 from support import published
 
 from forewarp.archive import forecasts
+from forewarp.archive.pools import splits
 from forewarp.archive.pools.parquet import read_pool
 from forewarp.cli.main import main
 
@@ -38,7 +40,7 @@ def test_a_pool_is_written_and_forecasts_beside_it(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == "2 rows to paper.parquet\n1 forecasts to paper.forecasts.parquet\n"
     assert {r.origin.split for r in read_pool("paper.parquet")} == {"test"}
     assert forecasts.read_forecasts(Path("paper.forecasts.parquet"))[0].speedup == 0.5
-    assert main(["data", "check", "paper.parquet"]) == 0
+    assert list(pool_checks.check([Path("paper.parquet")], splits.load())) == []
     assert len(read_pool(".")) == 2
     assert imported("gpu-forecasters", "sets/predictions.parquet", "--out", "paper.parquet") == 2
     assert "--overwrite" in capsys.readouterr().err
@@ -57,7 +59,7 @@ def test_other_kinds_by_their_names(kind: str, rows: list[dict[str, Any]]) -> No
     published.parquet(rows, Path("rows.parquet"))
     assert imported(kind, "rows.parquet", "--out", "p.parquet", "--limit", "2") == 0
     families = ("--family", "37_FrobeniusNorm_=normalisation")
-    assert main(["data", "merge", "p.parquet", "--out", "m.parquet", *families]) == 0
+    assert main(["data", "export", "p.parquet", "--pairs", "--out", "m.parquet", *families]) == 0
     held = read_pool("m.parquet")
     assert len(held) == 2
     assert {r.origin.split for r in held} == ({"train"} if kind == "sakana" else {""})
@@ -69,15 +71,15 @@ def test_kernel_tuner_and_kernelbench_by_their_names() -> None:
     entry = published.kernelbench_entry(0, ref_runtime=1.0)
     published.kernelbench_run(Path("runs/mine"), {"1": [entry]})
     assert imported("kernelbench", "runs/mine", "--out", "k.parquet") == 0
-    assert main(["data", "merge", "t.parquet", "k.parquet", "--out", "m.parquet"]) == 0
+    assert main(["data", "export", "t.parquet", "k.parquet", "--pairs", "--out", "m.parquet"]) == 0
     assert len(read_pool("m.parquet")) == 2
 
 
-def test_leaks_between_splits_are_found_by_the_check(capsys: pytest.CaptureFixture[str]) -> None:
+def test_leaks_between_splits_are_found_by_the_check() -> None:
     published.parquet([published.eval_row(1, 0.5), published.eval_row(1, 0.5, pack="fp8_quant")], Path("eval.parquet"))
     assert imported("gpu-forecasters", "eval.parquet", "--out", "p.parquet") == 0
-    assert main(["data", "check", "p.parquet"]) == 3
-    assert "test (trimul)" in capsys.readouterr().out
+    leaks = [f.message for f in pool_checks.check([Path("p.parquet")], splits.load()) if f.kind == "leak"]
+    assert any("test (trimul)" in leak for leak in leaks)
 
 
 @pytest.mark.parametrize(
