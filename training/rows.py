@@ -69,7 +69,7 @@ def read(paths: Iterable[str], names: Sequence[str]) -> dict[str, list[RecordedR
     if empty is not None:
         raise UsageError(
             f"no row of the split {empty!r} is in {', '.join(paths)}",
-            hint="the column split says which it has; name one of them",
+            hint="forewarp data export --splits FILE gives families their splits",
         )
     return by_split
 

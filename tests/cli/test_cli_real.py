@@ -90,14 +90,6 @@ def test_measures_kernels_against_another_one(tmp_path: Path, task: str) -> None
 
 
 @pytest.mark.slow
-def test_a_file_without_seeds_says_what_to_do(tmp_path: Path, task: str) -> None:
-    exit_code, found, _ = finish(start(tmp_path, ["optimize", task]))
-    assert (exit_code, found["error"]["code"]) == (2, "usage")
-    assert "--seed-kernel FILE" in found["error"]["hint"]
-    assert "--model" in found["error"]["hint"]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parts", "status"),
     [

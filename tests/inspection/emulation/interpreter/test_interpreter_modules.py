@@ -153,7 +153,7 @@ RIGHT: dict[str, tuple[Task, Candidate]] = {
         ),
     ),
     "expanded": (
-        tasks.model("x.expand(8, 100).sum(1)", "torch.randn(1, 100)"),
+        tasks.model("x.expand(8, 100).sum(1)", "torch.rand(1, 100)"),
         samples.rows(f"v = tl.load(x + row * stride + c, mask=c < cols, other=0.0)\n{TOTAL}", given="x.expand(8, 100)"),
     ),
     "chunks of one tensor": (
