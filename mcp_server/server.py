@@ -149,10 +149,11 @@ class Server(MCPServer[None]):
         self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool; raises `ToolError` for an unknown one, and for arguments that are unknown or do not fit."""
-        known = {tool.name: tool.arguments.split() for tool in TOOLS}
-        if name not in known:
+        own = {tool.name: tool.arguments.split() for tool in TOOLS}
+        if name in own:
+            _check_names(name, arguments, own[name])
+        elif name not in (known := [tool.name for tool in await super().list_tools()]):
             raise ToolError(f"there is no tool {name[:100]!r}; there are {', '.join(known)}")
-        _check_names(name, arguments, known[name])
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as e:
