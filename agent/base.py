@@ -45,7 +45,7 @@ class BaseConversation:
         self._spent, self._booking = Spent(), threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        """The loop's."""
+        """Identifier of the thread that the loop runs in."""
         self._queue: asyncio.Queue[ConversationEvent | None] = asyncio.Queue()
         self._pieces: list[TextDelta | ThoughtDelta] = []
         self._work: asyncio.Task[None] | None = None

@@ -922,7 +922,7 @@ def policies_by_task() -> Iterator[Row]:
 
 
 def policies_forecast() -> Iterator[Row]:
-    """How good the forecasts of these candidates were before any was measured."""
+    """Yield the scores of the forecasts that were made of these candidates before any was measured."""
     judged = {f["name"]: f["figures"] for f in load("evaluate/written.json")["forecasters"]}
     shown = [judged[name] for name in ("pooled", "llm blind", "learned")]
     for key, target in SHOWN.items():

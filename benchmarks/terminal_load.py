@@ -54,6 +54,7 @@ LAST = f"turn {TURNS - 1} is over"
 LINES = "".join(f"    float value_{n} = input[row * columns + {n}] * scale;\n" for n in range(1700))
 SENTENCE = "The **row-wise** version reads each row twice; `float4` loads halve the number of transactions. "
 SECTION = f"## Step {{}}\n\n{4 * SENTENCE}\n\n- {SENTENCE}\n- {SENTENCE}\n\n{3 * SENTENCE}\n\n"
+PROSE = "".join(SECTION.format(n) for n in range(105))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,12 @@ class Answer:
 
 ANSWERS = {
     "program": Answer(f"```cuda\n{LINES}```\n\n", "value_"),
-    "prose": Answer("".join(SECTION.format(n) for n in range(105)), "row-wise"),
+    "prose": Answer(PROSE, "row-wise"),
     "paragraph": Answer(f"{1030 * SENTENCE}\n\n", "row-wise"),
-    "flood": Answer("".join(SECTION.format(n) for n in range(105)), "row-wise", piece=4, piece_s=0.0),
+    "flood": Answer(PROSE, "row-wise", piece=4, piece_s=0.0),
 }
-"""What is streamed: 100 kB each. Pieces of 20 characters every 2.5 ms are 2,000 tokens a second; the flood is 25,000
-events, each of one token, as fast as they are read."""
+"""Streamed answers of 100 kB each: pieces of 20 characters every 2.5 ms, which are 2,000 tokens a second; the flood has
+25,000 events of one token each, as fast as they are read."""
 
 _KERNEL = Path(__file__).parent.parent / "tasks" / "softmax" / "seeds" / "softmax.cu"
 _ESCAPES = re.compile(rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-9;?<=>]*[ -/]*[@-~]|\x1b[^\[\]]")

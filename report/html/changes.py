@@ -1,4 +1,4 @@
-"""What the winner and the last improvements changed in what they were made from."""
+"""Differences of the winner and of the last improvements from their parents."""
 
 from __future__ import annotations
 

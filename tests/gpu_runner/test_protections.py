@@ -175,7 +175,7 @@ def test_other_files_do_not_exist_where_that_is_listed(tmp_path: Path, user: boo
 
 
 def test_files_that_are_hidden_early_stay_hidden_from_what_is_forked(tmp_path: Path) -> None:
-    """Where the judge is no superuser, it hides files once, before it forks its cells."""
+    """Without superuser rights the judge hides files once, before it forks its cells."""
     pid = os.fork()
     if pid == 0:
         status = 1
