@@ -5,13 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from forewarp.core.protocols import Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
 from forewarp.surrogate import replies
 from forewarp.surrogate.questions import Shown, question, system_prompt
 from forewarp.training import chat
-from forewarp.training.model import Answerer
+from forewarp.training.config import Config
+from forewarp.training.model import Answerer, base_model, package
+
+
+def with_adapter(config: Config, adapter: Path) -> Any:
+    """Return the base model with a saved adapter, or the saved model itself where all weights were trained."""
+    if not config.lora:
+        return base_model(config.model_copy(update={"base": str(adapter)}))
+    return package("peft").PeftModel.from_pretrained(base_model(config), str(adapter))
 
 
 class ModelForecaster:

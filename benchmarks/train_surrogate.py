@@ -18,7 +18,6 @@ import json
 import math
 import os
 import pickle
-import shutil
 import subprocess
 import sys
 import time
@@ -30,8 +29,10 @@ from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-from model_forecaster import ModelForecaster
+import warm_start
+from model_forecaster import ModelForecaster, with_adapter
 from provenance import provenance
+from warm_start import Warm
 
 from forewarp.archive.forecasts import read_forecasts, write_forecasts
 from forewarp.archive.rows import RecordedRow
@@ -131,8 +132,6 @@ def untrained(texts: Sequence[str], args: argparse.Namespace, folder: Path) -> i
 
 def base_run(args: argparse.Namespace) -> Config:
     """Return the supervised run that makes the base model of the random weights."""
-    warm = {"epochs": args.epochs, "whole": args.whole, "draws": args.draws}
-    warm |= {"learning_rate": args.warm_rate, "batch": args.warm_batch, "spread": [0.1, 2.0]}
     return config.make(
         {
             "base": str(args.work / "untrained"),
@@ -141,7 +140,6 @@ def base_run(args: argparse.Namespace) -> Config:
             "lora": False,
             "data": {"pools": [str(args.pool)], **SHOWN},
             "reward": {"validity": 0.0},
-            "warm": warm,
             "grpo": {"steps": 0, "prompt_tokens": args.prompt_tokens, "reply_tokens": 40},
             "watch": {"rows": args.watch_rows, "sequences": 128},
         }
@@ -206,9 +204,16 @@ def make_base(args: argparse.Namespace) -> None:
     recorded = read(args)
     untrained_model(args, recorded)
     settings = base_run(args)
-    found = run.training_prompts(settings, model.tokenizer(settings.base), recorded)
-    done = run.train(settings, args.work / "base-run", prompts=found)
-    shutil.copytree(done.adapter, args.work / "base", dirs_exist_ok=True)
+    tokens = model.tokenizer(settings.base)
+    # Seeds of their own, so that reinforcement sees prompts with other trials.
+    seeds = range(args.base_seed + 1000, args.base_seed + 1000 + args.draws)
+    draws = [run.fitting(settings, tokens, run.ask(settings, recorded["train"], seed)) for seed in seeds]
+    warm = Warm(args.epochs, args.whole, args.warm_rate, args.warm_batch, args.base_seed)
+    model.package("transformers").set_seed(args.base_seed)
+    built = model.base_model(settings)
+    data = warm_start.dataset(warm, draws, rows.climatology(recorded["train"]), tokens)
+    warm_start.train(warm, args.work / "warm-trainer", built, tokens, data)
+    model.save(built, tokens, args.work / "base")
 
 
 def ask_base(args: argparse.Namespace) -> None:
@@ -234,7 +239,7 @@ def do(args: argparse.Namespace, job: Job) -> None:
     )
     trained_s = time.perf_counter() - begun
     settings = arm_run(args, job)
-    built, tokens = model.with_adapter(settings, done.adapter), model.tokenizer(settings.base)
+    built, tokens = with_adapter(settings, done.adapter), model.tokenizer(settings.base)
     counted = ask_test(built, tokens, args, job.arm, job.seed)
     peak = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else None
     found = {

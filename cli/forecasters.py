@@ -126,8 +126,6 @@ def _tell(line: Mapping[str, Any], console: Console) -> None:
         terms = ", ".join(f"{n} {line[n]:.2f}" for n in ("correctness", "score", "validity") if n in line)
         took = f"  {line['step_time']:.1f} s" if "step_time" in line else ""
         console.print(f"step {step}: reward {line['reward']:.3f} ({terms}), read {line.get('parsed', 0.0):.0%}{took}")
-    elif phase == "warm" and "loss" in line:
-        console.print(f"warm start, step {step}: loss {line['loss']:.3f}", style="dim")
     elif phase in ("watch", "done"):
         names = ("accuracy", "brier", "crps", "ece", "confidence", "entropy", "skill")
         figures = ", ".join(f"{n} {line[n]:.3f}" for n in names if n in line)

@@ -17,7 +17,7 @@ from forewarp.training import config, model
 from forewarp.training.config import Config
 
 Note = Callable[[Mapping[str, Any]], None]
-"""Callback for each line of the journal as it is written; its `phase` is warm, grpo, watch or done."""
+"""Callback for each line of the journal as it is written; its `phase` is grpo, watch or done."""
 
 
 class TrainResult(Part):

@@ -47,22 +47,6 @@ class Lora(_Part):
     experts: list[str] = Field(default=[], description="Fused expert weights, such as mlp.experts.gate_up_proj.")
 
 
-class Warm(_Part):
-    """A supervised warm start on measured outcomes, or on recorded forecasts; without epochs there is none.
-
-    The label of a candidate is a normal distribution over log2 S around what was measured. Its spread is drawn anew for
-    each epoch between the two numbers, so that reinforcement finds forecasts of every sharpness to choose from.
-    """
-
-    epochs: int = Field(default=0, ge=0)
-    learning_rate: float = Field(default=2e-5, gt=0)
-    batch: int = Field(default=16, ge=1, description="Prompts a step.")
-    spread: tuple[float, float] = Field(default=(0.1, 1.5), description="Octaves, drawn evenly in their logarithm.")
-    recorded: list[str] = Field(default=[], description="Recorded forecasts to learn from instead of outcomes.")
-    whole: int = Field(default=0, ge=0, description="First epochs that learn the prompts, too: for an untrained model.")
-    draws: int = Field(default=2, ge=1, description="Ways in which trials are drawn for a prompt, epochs in turn.")
-
-
 class Grpo(_Part):
     """Group-relative policy optimisation (arXiv 2402.03300), without its biases by length and spread (2503.20783)."""
 
@@ -112,7 +96,6 @@ class Config(_Part):
     data: Data
     reward: Reward = Reward()
     lora: Lora | Literal[False] = Field(default=Lora(), description="false trains every weight.")
-    warm: Warm = Warm()
     grpo: Grpo = Grpo()
     watch: ProgressSettings = ProgressSettings()
 

@@ -92,13 +92,6 @@ def adapted(model: Any, config: Config) -> Any:
     return peft.get_peft_model(model, made)
 
 
-def with_adapter(config: Config, adapter: Path) -> Any:
-    """Return the base model with a saved adapter, or the saved model itself where all weights were trained."""
-    if not config.lora:
-        return base_model(config.model_copy(update={"base": str(adapter)}))
-    return package("peft").PeftModel.from_pretrained(base_model(config), str(adapter))
-
-
 def save(model: Any, tokens: Any, folder: Path) -> None:
     """Write adapter (or model) and tokenizer."""
     model.save_pretrained(str(folder))

@@ -20,9 +20,9 @@ Note = Callable[[Mapping[str, Any]], None]
 KEPT = (
     *("loss", "grad_norm", "learning_rate", "reward", "reward_std", "frac_reward_zero_std", "entropy", "num_tokens"),
     *("parsed", "correctness", "score", "validity", "completions/mean_length", "completions/clipped_ratio"),
-    *("mean_token_accuracy", "step_time"),
+    "step_time",
 )
-"""Names of the trainers' figures that are kept."""
+"""Names of the trainer's figures that are kept."""
 
 
 class Journal:
@@ -46,7 +46,6 @@ def watcher(
     tokenizer: Any,
     rows: Sequence[PromptRow],
     climatology: Sequence[float],
-    phase: str,
 ) -> Any:
     """Return the callback that writes the journal and, every few steps, has the model answer the watched rows."""
     callback = package("transformers").TrainerCallback
@@ -55,11 +54,11 @@ def watcher(
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
             kept = {k: float(v) for k, v in (logs or {}).items() if k in KEPT}
             if kept:
-                journal.write(phase, int(state.global_step), kept)
+                journal.write("grpo", int(state.global_step), kept)
 
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
             if without_bad_gradients(model):
-                journal.write(phase, int(state.global_step) + 1, {"skipped": 1.0})
+                journal.write("grpo", int(state.global_step) + 1, {"skipped": 1.0})
 
         def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
             step = int(state.global_step)

@@ -1,4 +1,4 @@
-"""A training run from its file to an adapter: prompts, warm start, reinforcement, and checkpoints to resume from."""
+"""A training run from its file to an adapter: prompts, reinforcement, and checkpoints to resume from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import platform
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -16,14 +15,12 @@ from typing import Any
 from forewarp.archive.pools import parquet
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
-from forewarp.training import chat, config, grpo, model, progress, rows, warm
+from forewarp.training import chat, config, grpo, model, progress, rows
 from forewarp.training.config import Config
 from forewarp.training.model import need, package
 from forewarp.training.rows import PromptRow
 
 _PACKAGES = ("forewarp", "torch", "transformers", "trl", "peft", "datasets", "accelerate", "vllm")
-_DRAWS = 1000
-"""First seed of a warm start's draws, set apart so that reinforcement sees prompts with other trials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,6 @@ class TrainingPrompts:
     """Prompts that a run learns from and is watched on. `left_out` counts prompts that are too long."""
 
     learn: tuple[PromptRow, ...]
-    draws: tuple[tuple[PromptRow, ...], ...]
     watch: tuple[PromptRow, ...]
     climatology: tuple[float, ...]
     left_out: int
@@ -55,39 +51,41 @@ def training_prompts(
     data = settings.data
     recorded = recorded or rows.read(data.pools, (data.split, data.watch))
 
-    def ask(split: str, seed: int) -> list[PromptRow]:
-        return rows.ask(
-            recorded[split],
-            history=data.history,
-            candidates=data.candidates,
-            shown=data.shown,
-            invalid=data.invalid and settings.reward.validity > 0,
-            seed=seed,
-        )
-
-    def fitting(prompts: Sequence[PromptRow]) -> list[PromptRow]:
-        texts = [chat.prompt(tokenizer, r.system, r.user) for r in prompts]
-        ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-        return [r for r, i in zip(prompts, ids, strict=True) if len(i) <= settings.grpo.prompt_tokens]
-
-    asked = ask(data.split, settings.seed)
-    learn = fitting(asked)
+    asked = ask(settings, recorded[data.split], settings.seed)
+    learn = fitting(settings, tokenizer, asked)
     if not learn:
         raise UsageError(
             f"every prompt is longer than {settings.grpo.prompt_tokens} tokens",
             hint="raise grpo.prompt_tokens, or lower data.source, data.other_source, data.candidates",
         )
-    draws = settings.warm.draws if settings.warm.epochs else 0
-    more = [fitting(ask(data.split, settings.seed + _DRAWS + i)) for i in range(draws)]
-    watch = rows.ordered(fitting(ask(data.watch, 0)), settings.watch.rows, 0)
+    watch = rows.ordered(fitting(settings, tokenizer, ask(settings, recorded[data.watch], 0)), settings.watch.rows, 0)
     needed = settings.grpo.steps * settings.grpo.prompts
     return TrainingPrompts(
         tuple(rows.ordered(learn, needed, settings.seed)),
-        tuple(map(tuple, more)),
         tuple(watch),
         rows.climatology(recorded[data.split]),
         len(asked) - len(learn),
     )
+
+
+def ask(settings: Config, recorded: Sequence[RecordedRow], seed: int) -> list[PromptRow]:
+    """Return the prompts about these rows, of any length, with trials that are drawn by `seed`."""
+    data = settings.data
+    return rows.ask(
+        recorded,
+        history=data.history,
+        candidates=data.candidates,
+        shown=data.shown,
+        invalid=data.invalid and settings.reward.validity > 0,
+        seed=seed,
+    )
+
+
+def fitting(settings: Config, tokenizer: Any, prompts: Sequence[PromptRow]) -> list[PromptRow]:
+    """Return the prompts that are not too long for the run."""
+    texts = [chat.prompt(tokenizer, r.system, r.user) for r in prompts]
+    ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+    return [r for r, i in zip(prompts, ids, strict=True) if len(i) <= settings.grpo.prompt_tokens]
 
 
 def train(
@@ -104,9 +102,13 @@ def train(
     prompts = prompts or training_prompts(settings, tokenizer)
     journal = progress.Journal(out / "progress.jsonl", note)
     last = _last_checkpoint(out / "checkpoints")
-    trained = _start(settings, out, tokenizer, prompts, journal, resumed=last is not None)
+    package("transformers").set_seed(settings.seed)
+    trained = model.adapted(model.base_model(settings), settings)
+    if last is None and prompts.watch and settings.watch.first:
+        journal.write("watch", 0, progress.look(settings, trained, tokenizer, prompts.watch, prompts.climatology))
+        package("transformers").set_seed(settings.seed)  # a look has no effect on later random draws
     if settings.grpo.steps:
-        watcher = progress.watcher(settings, journal, tokenizer, prompts.watch, prompts.climatology, "grpo")
+        watcher = progress.watcher(settings, journal, tokenizer, prompts.watch, prompts.climatology)
         trainer = grpo.trainer(settings, out / "checkpoints", trained, tokenizer, prompts.learn, [watcher])
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     figures = progress.look(settings, trained, tokenizer, prompts.watch, prompts.climatology) if prompts.watch else {}
@@ -150,26 +152,6 @@ def _made_with(config: Config) -> dict[str, Any]:
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else here,
         "pools": {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files},
     }
-
-
-def _start(
-    settings: Config, out: Path, tokenizer: Any, prompts: TrainingPrompts, journal: progress.Journal, *, resumed: bool
-) -> Any:
-    """Return the model that reinforcement starts from: fresh, or after the warm start, which is kept beside it."""
-    package("transformers").set_seed(settings.seed)
-    trained = model.adapted(model.base_model(settings), settings)
-    if resumed:
-        return trained
-    if settings.warm.epochs:
-        watcher = progress.watcher(settings, journal, tokenizer, (), prompts.climatology, "warm")
-        labelled = warm.dataset(settings, prompts.draws, prompts.climatology, tokenizer)
-        warm.trainer(settings, out / "warm-trainer", trained, tokenizer, labelled, [watcher]).train()
-        shutil.rmtree(out / "warm-trainer", ignore_errors=True)
-        model.save(trained, tokenizer, out / "warm")
-    if prompts.watch and (settings.warm.epochs or settings.watch.first):
-        journal.write("watch", 0, progress.look(settings, trained, tokenizer, prompts.watch, prompts.climatology))
-        package("transformers").set_seed(settings.seed)  # a look has no effect on later random draws
-    return trained
 
 
 def _last_checkpoint(folder: Path) -> Path | None:

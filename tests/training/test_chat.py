@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+import warm_start
 from contracts.forecaster_contract import TARGET, TASK, subject
 
 from forewarp.core.errors import ForewarpError
@@ -57,7 +58,7 @@ def test_the_tool_and_the_messages_are_those_that_are_sent(sent: tuple[str, list
 
 def test_a_reply_is_read_as_it_was_written() -> None:
     p = [0.0, 0.05, 0.1, 0.15, 0.4, 0.2, 0.1, 0.0]
-    text = chat.arguments(chat.reply([(1.25, p, 0.95), (0.5, p[::-1], 0.1)]))
+    text = warm_start.arguments(warm_start.reply([(1.25, p, 0.95), (0.5, p[::-1], 0.1)]))
     found = replies.read(text, 2)
     assert found is not None
     assert [(f.candidate, f.median, f.p, f.p_valid) for f in found.forecasts] == [

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 
 import pytest
+import warm_start
 
 from forewarp.surrogate import rewards
-from forewarp.training import chat, scoring
+from forewarp.training import scoring
 from forewarp.training.config import Reward
 
 SURE = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]
 EVEN = [0.125] * 8
-ONE = chat.arguments(chat.reply([(1.2, SURE, 0.9)]))
-TWO = chat.arguments(chat.reply([(1.2, SURE, 0.9), (1.0, EVEN, 0.2)]))
+ONE = warm_start.arguments(warm_start.reply([(1.2, SURE, 0.9)]))
+TWO = warm_start.arguments(warm_start.reply([(1.2, SURE, 0.9), (1.0, EVEN, 0.2)]))
 PLAIN = Reward(shape="brier", validity=0.0)
 
 

@@ -19,8 +19,7 @@ FULL = {
     "data": {"pools": ["one", "two"], "history": 0, "invalid": False},
     "reward": {"shape": "decision", "validity": 0.25},
     "lora": {"rank": 4, "modules": "all-linear", "experts": ["mlp.experts.down_proj"]},
-    "warm": {"epochs": 2, "spread": [0.2, 1.0], "learning_rate": 1e-9},
-    "grpo": {"scale": "group", "vllm": True, "temperature": 0.7},
+    "grpo": {"scale": "group", "vllm": True, "temperature": 0.7, "learning_rate": 1e-9},
     "watch": {"first": False},
 }
 

@@ -18,7 +18,7 @@ from forewarp.training.config import Config
 for name in ("trl", "peft", "datasets"):
     pytest.importorskip(name, reason="the extra train is not installed")
 
-from model_forecaster import ModelForecaster  # noqa: E402
+from model_forecaster import ModelForecaster, with_adapter  # noqa: E402
 from support import tiny_models  # noqa: E402
 
 from forewarp.tools import train as tool  # noqa: E402
@@ -122,7 +122,7 @@ def test_gpt_oss_with_adapted_experts(gpt_oss: str, tmp_path: Path) -> None:
     written = json.loads((done.adapter / "adapter_config.json").read_text())
     assert (written["r"], written["use_dora"], written["modules_to_save"]) == (4, False, None)
 
-    loaded = model.with_adapter(told, done.adapter)
+    loaded = with_adapter(told, done.adapter)
     tokens = model.tokenizer(gpt_oss)
     judged = training_pool.rows(["delta"])
     subjects = [rows_subject(r) for r in judged]
@@ -209,7 +209,7 @@ def test_a_step_whose_gradient_is_not_finite_is_left_out(tmp_path: Path) -> None
                 next(model.parameters()).grad.fill_(float("nan"))
 
     journal = progress.Journal(tmp_path / "progress.jsonl")
-    watching = progress.watcher(told, journal, tokens, (), (), "grpo")
+    watching = progress.watcher(told, journal, tokens, (), ())
     asked = rows.ordered(prompts(["alpha"]), 12, 0)
     grpo.trainer(told, tmp_path / "x", built, tokens, asked, [Poison(), watching]).train()
     moved = [
