@@ -17,14 +17,16 @@ TURNS = 8
 """Turns of the loop without work for a widget, after which none is expected: as many as a task takes to hand it on."""
 
 
-async def until(pilot: Pilot[Any], true: Callable[[], object], why: str = "it did not happen") -> None:
-    """Wait for what happens soon."""
+async def until(
+    pilot: Pilot[Any], true: Callable[[], object], why: Callable[[], str] = lambda: "it did not happen"
+) -> None:
+    """Wait for what happens soon; `why` says what there was instead."""
     end = time.monotonic() + WAIT_S
     while True:
         await pilot.pause()
         if true():
             return
-        assert time.monotonic() < end, why
+        assert time.monotonic() < end, why()
         await asyncio.sleep(0.005)
 
 

@@ -75,7 +75,11 @@ def shown(app: ForewarpApp) -> str:
 
 
 async def seen(app: ForewarpApp, pilot: Pilot[int], *texts: str) -> None:
-    await until(pilot, lambda: all(t in shown(app) for t in texts))
+    await until(
+        pilot,
+        lambda: all(t in shown(app) for t in texts),
+        lambda: f"{texts} not shown, {app.chat.children}:\n{shown(app)}",
+    )
 
 
 async def gone(app: ForewarpApp, pilot: Pilot[int], text: str) -> None:

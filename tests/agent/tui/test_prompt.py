@@ -51,7 +51,7 @@ def meant(app: Only) -> Sequence[str]:
 
 
 async def until_meant(app: Only, pilot: Pilot[None]) -> None:
-    await until(pilot, lambda: app.prompt.completions, "nothing is proposed")
+    await until(pilot, lambda: app.prompt.completions, lambda: "nothing is proposed")
 
 
 async def test_enter_sends_and_other_keys_begin_a_line(tmp_path: Path) -> None:
