@@ -1,10 +1,18 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and texts that lie beside a module."""
 
 from __future__ import annotations
 
 import os
 import threading
+from functools import lru_cache
 from pathlib import Path
+from string import Template
+
+
+@lru_cache
+def template(module: str, name: str) -> Template:
+    """Return the text of the file `name` beside a module given by its `__file__`, with `${word}` to fill in."""
+    return Template((Path(module).parent / name).read_text(encoding="utf-8"))
 
 
 def write_whole(path: Path, content: str | bytes, mode: int | None = None) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core.errors import CandidateError
+from forewarp.core.files import template
 from forewarp.core.values import DEVICE_ONLY, Candidate, Constant, Signature, Target, Task
 from forewarp.export import drop_in
 from forewarp.export.bake import bake
@@ -119,69 +120,12 @@ class Expression(str):
 
 TABLE_NAMES = "\n_CASES = _GUARD = _WRITTEN = None\n"
 
-_MODULE = '''
-import inspect
-import operator
-
-
-class ModelNew(Model):
-    """The reference, with the kernel in its place on the shapes, dtypes and device that it was found right on.
-
-    It is used in inference only: where a gradient is wanted, under autocast, and for tensors that are not contiguous,
-    the reference answers.
-    """
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self._given = inspect.signature(super().__init__).bind(*args, **kwargs).args
-        self._wanted = tuple(get_init_inputs())
-
-    def forward(self, *args, **kwargs):
-        values = inspect.signature(super().forward).bind(*args, **kwargs).args if kwargs else args
-        find = operator.attrgetter
-        found = _GUARD.run(values, lambda n: find(n)(self), self.training, self._given, self._wanted, globals())
-        return super().forward(*args, **kwargs) if found is None else found
-'''
-
-_SUBMISSION = '''
-import torch
-
-
-_NO_STATE = {}.__getitem__
-
-
-def custom_kernel(data):
-    """Return what the task's `ref_kernel` does, by the kernel where it was found right."""
-    values = _flat(data, [])
-    found = None if values is None else _GUARD.run(values, _NO_STATE, False, (), (), {})
-    if found is None:
-        from reference import ref_kernel
-
-        return ref_kernel(data)
-    return found
-
-
-def _flat(item, values):
-    """Return tensors and numbers in order of appearance; None where the data holds anything else."""
-    if isinstance(item, torch.Tensor):
-        return values if any(item is v for v in values) else [*values, item]
-    if isinstance(item, (int, float)):
-        return [*values, item]
-    if not isinstance(item, (tuple, list, dict)):
-        return None
-    for part in item.values() if isinstance(item, dict) else item:
-        values = _flat(part, values)
-        if values is None:
-            return None
-    return values
-'''
-
 
 def _faces(winning: Winning) -> tuple[str, str]:
     """Return the reference's text, "" where it is a file of the task's own, and what callers see."""
     if winning.task.format == "kernelbench":
-        return winning.task.reference, _MODULE
-    return "", _SUBMISSION
+        return winning.task.reference, template(__file__, "templates/model_new.py.txt").template
+    return "", template(__file__, "templates/submission.py.txt").template
 
 
 def _kernel(candidate: Candidate, resolved: Sequence[tuple[ExportedShape, ResolvedPlan | None]]) -> str:

@@ -9,120 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from forewarp.core.files import template
 from forewarp.models.jobs import ModelGraph, Statement, Subgraph, SubgraphPlace
-
-_TEXT = '''
-
-# From here on by `forewarp apply`: the model's graph, with kernels in the places of {count} of its subgraphs. The model
-# above is as it was.
-import inspect as _inspect
-import linecache as _linecache
-import sys as _sys
-import types as _types
-
-import torch as _torch
-import torch.nn.functional as _F
-from torch.utils import _pytree
-
-_KERNELS = {kernels}
-"""Text of a module by the subgraph that its `ModelNew` is for."""
-_PLACES = {places}
-"""For each place: its subgraph, weights by the names that the kernel's module has, and layouts of what it returns."""
-_INPUTS = {inputs}
-"""Shapes and dtypes of the inputs that the graph is for, or values."""
-_SPEC = {spec}
-_ACTIVE = []
-
-
-def _loaded(name, text):
-    file = f"<{{name}}>"
-    _linecache.cache[file] = (len(text), None, text.splitlines(True), file)  # Triton reads what it compiles
-    module = _sys.modules[name] = _types.ModuleType(name)
-    exec(compile(text, file, "exec"), module.__dict__)
-    return module
-
-
-def _described(leaf):
-    return (tuple(leaf.shape), str(leaf.dtype)) if isinstance(leaf, _torch.Tensor) else leaf
-
-
-def _run(active, place, inputs):
-    made = _ACTIVE[active][place](*inputs)
-    made = [made] if isinstance(made, _torch.Tensor) else list(made)
-    for index, (shape, stride, dtype) in enumerate(_PLACES[place][2]):
-        one = made[index]
-        if one.stride() != stride:  # what comes after may count on it
-            empty = _torch.empty_strided(shape, stride, dtype=getattr(_torch, dtype), device=one.device)
-            made[index] = empty.copy_(one)
-    return made
-
-
-@_torch.library.custom_op("forewarp_{digest}::run", mutates_args=())
-def _op(active: int, place: int, inputs: list[_torch.Tensor]) -> list[_torch.Tensor]:
-    return _run(active, place, inputs)
-
-
-@_op.register_fake
-def _(active, place, inputs):
-    return [
-        inputs[0].new_empty_strided(shape, stride, dtype=getattr(_torch, dtype))
-        for shape, stride, dtype in _PLACES[place][2]
-    ]
-
-
-class ModelNew(Model):
-    """The model, with kernels in some places; with gradients, or on other inputs, the model as it was."""
-
-    _kernels = ()
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        modules = {{name: _loaded(f"_kernel_{{name}}", text) for name, text in _KERNELS.items()}}
-        self._kernels = [modules[name].ModelNew() for name, _, _ in _PLACES]
-        self._active = len(_ACTIVE)
-        _ACTIVE.append(self._kernels)
-        self._share()
-{constants}
-    def _share(self):
-        for kernel, (_, weights, _) in zip(self._kernels, _PLACES):
-            for name, path in weights.items():
-                owner, _, last = path.rpartition(".")
-                held = kernel._parameters if name in kernel._parameters else kernel._buffers
-                if name not in held:
-                    raise RuntimeError(f"the kernel's module has no weight {{name}} to take the model's {{path}}")
-                held[name] = getattr(self.get_submodule(owner), last)
-
-    def _apply(self, *args, **kwargs):
-        super()._apply(*args, **kwargs)
-        self._share()
-        return self
-
-    def _at(self, place, *inputs):
-        if _torch.compiler.is_compiling():
-            return _op(self._active, place, list(inputs))
-        return _run(self._active, place, inputs)
-
-    def forward(self, *args, **kwargs):
-        if kwargs:
-            args = _inspect.signature(super().forward).bind(*args, **kwargs).args
-        leaves = _pytree.tree_leaves(args)
-        if _torch.is_grad_enabled() or self.training != {training} or [_described(leaf) for leaf in leaves] != _INPUTS:
-            return super().forward(*args)
-{body}
-'''
-
-_COMPILED = '''
-
-class ModelNew({base}):
-    """The model, compiled by torch.compile."""
-
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self._compiled = _torch.compile(super().forward, dynamic=False)
-
-    def forward(self, *args, **kwargs):
-        return self._compiled(*args, **kwargs)
-'''
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +30,7 @@ def patched(source: str, graph: ModelGraph, replacements: Sequence[Replacement])
     return (
         source.rstrip()
         + "\n"
-        + _TEXT.format(
+        + template(__file__, "templates/patched.py.txt").substitute(
             count=len(replacements),
             kernels=_strings({r.subgraph.sha256: r.text for r in replacements}),
             places=pprint.pformat(table, width=118, sort_dicts=False),
@@ -165,8 +53,12 @@ def compiled(text: str, base: str) -> str:
     """Return a file whose `ModelNew` is `base`, a class of it, compiled by torch.compile."""
     kept = "import torch as _torch\n" if "import torch as _torch\n" not in text else ""
     if base == "ModelNew":
-        return f"{text}\n\n_Patched = ModelNew\n" + _COMPILED.format(base="_Patched")
-    return f"{text.rstrip()}\n\n\n{kept}" + _COMPILED.format(base=base)
+        return f"{text}\n\n_Patched = ModelNew\n" + _compiled("_Patched")
+    return f"{text.rstrip()}\n\n\n{kept}" + _compiled(base)
+
+
+def _compiled(base: str) -> str:
+    return template(__file__, "templates/compiled.py.txt").substitute(base=base)
 
 
 def _strings(texts: Mapping[str, str]) -> str:

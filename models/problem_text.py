@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from forewarp.core.files import template
 from forewarp.models.jobs import Statement
 
 SPREAD = 0.1
@@ -18,32 +19,6 @@ SPREAD = 0.1
 _PIECE = 1 << 24
 _FAR = 3.0
 """Standard deviations from the mean at which the ends of a range say nothing."""
-
-_TEXT = '''"""{title}: a subgraph of {model}, with shapes, strides, dtypes and ranges as recorded."""
-
-import torch
-import torch.nn.functional as F
-
-SUBGRAPH = "{sha256}"
-
-
-class Model(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-{weights}
-    def forward({parameters}):
-{body}
-        return {outputs}
-
-
-def get_inputs():
-    return [
-{inputs}    ]
-
-
-def get_init_inputs():
-    return []
-'''
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +71,7 @@ def problem(
     ]
     weights += [f"self.{name} = {constants[name]}" for name in piece.constants]
     body = [f"{s.name} = {renamed(s.text, own)}" for s in piece.statements]
-    return _TEXT.format(
+    return template(__file__, "templates/task.py.txt").substitute(
         title=title,
         model=model,
         sha256=sha256,

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from forewarp.core.files import template
 from forewarp.core.values import Language
 from forewarp.gpu_runner.compilers.process import CompileError
 from forewarp.gpu_runner.formats import c_types
@@ -20,40 +21,6 @@ T = TypeVar("T")
 _FILE = "launch-plan"
 """Name of the file in which compilers find the assertions."""
 _FAILED = re.compile(rf"{_FILE}\W\d+.*?static.assert.*?(args\b.*?)\"?$", re.MULTILINE)
-# NVRTC has no <type_traits>. Classes and references pass, because a plan does not tell what they hold.
-_TYPES = """
-namespace forewarp_plan {
-enum Kind { other, pointer, integer, real };
-template <Kind K, int Bytes, Kind To = other, int ToBytes = 0> struct Type {
-    static constexpr Kind kind = K, to = To;
-    static constexpr int bytes = Bytes, to_bytes = ToBytes;
-};
-template <class T> struct Of : Type<other, 0> {};
-template <class T> struct Of<const T> : Of<T> {};
-template <class T> struct Of<T*> : Type<pointer, sizeof(T*), Of<T>::kind, Of<T>::bytes> {};
-template <> struct Of<bool> : Type<integer, sizeof(bool)> {};
-template <> struct Of<char> : Type<integer, sizeof(char)> {};
-template <> struct Of<signed char> : Type<integer, sizeof(char)> {};
-template <> struct Of<unsigned char> : Type<integer, sizeof(char)> {};
-template <> struct Of<short> : Type<integer, sizeof(short)> {};
-template <> struct Of<unsigned short> : Type<integer, sizeof(short)> {};
-template <> struct Of<int> : Type<integer, sizeof(int)> {};
-template <> struct Of<unsigned> : Type<integer, sizeof(int)> {};
-template <> struct Of<long> : Type<integer, sizeof(long)> {};
-template <> struct Of<unsigned long> : Type<integer, sizeof(long)> {};
-template <> struct Of<long long> : Type<integer, sizeof(long long)> {};
-template <> struct Of<unsigned long long> : Type<integer, sizeof(long long)> {};
-template <> struct Of<float> : Type<real, sizeof(float)> {};
-template <> struct Of<double> : Type<real, sizeof(double)> {};
-template <int I, class... A> struct At : Type<other, 0> {};
-template <class A, class... B> struct At<0, A, B...> : Of<A> {};
-template <int I, class A, class... B> struct At<I, A, B...> : At<I - 1, B...> {};
-template <class... A> struct Parameters {
-    static constexpr int count = sizeof...(A);
-    template <int I> using at = At<I, A...>;
-};
-template <class R, class... A> Parameters<A...> of(R (*)(A...));
-"""
 
 
 def checked(source: str, plan: ResolvedPlan, compile_text: Callable[[str], T]) -> T:
@@ -61,8 +28,9 @@ def checked(source: str, plan: ResolvedPlan, compile_text: Callable[[str], T]) -
 
     What cannot be compared, such as a function in a namespace, is compiled without them.
     """
+    types = template(__file__, "plan_types.h").template
     try:
-        return compile_text(f'{source}\n#line 1 "{_FILE}"{_TYPES}{"".join(_assertions(plan))}}}\n')
+        return compile_text(f'{source}\n#line 1 "{_FILE}"\n{types}{"".join(_assertions(plan))}}}\n')
     except CompileError as e:
         if wrong := dict.fromkeys(_FAILED.findall(str(e))):
             raise CompileError("\n".join(wrong)) from None

@@ -1,67 +1,17 @@
 """A lean view of torch's headers: the same declarations, only those that a source can reach by the names it writes.
 
 `torch/extension.h` brings all operators, modules, optimisers and data loaders into each of the three parses of a CUDA
-source. The files here stand before torch's own in the include path and leave out what the source does not name. All
-that they include is torch's, and operators come from its per-operator headers, so that what compiles means the same.
+source. The files in `lean/` stand before torch's own in the include path and leave out what the source does not name.
+All that they include is torch's, and operators come from its per-operator headers, so that what compiles means the
+same.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 from functools import lru_cache
 from pathlib import Path
-
-_FILES = {
-    "ATen/ATen.h": """
-#include <ATen/core/Tensor.h>
-#include <ATen/Device.h>
-#ifdef FOREWARP_BODIES
-#include <ATen/Context.h>
-#include <ATen/DeviceGuard.h>
-#include <ATen/Dispatch.h>
-#include <ATen/Formatting.h>
-#include <ATen/ScalarOps.h>
-#include <ATen/TensorOperators.h>
-#include <ATen/core/Generator.h>
-#include <ATen/core/Scalar.h>
-#include <c10/core/Layout.h>
-#include <c10/core/Storage.h>
-#include <c10/core/TensorOptions.h>
-#include <c10/util/Exception.h>
-#endif
-#ifdef FOREWARP_INDEXING
-#include <ATen/TensorIndexing.h>
-#endif
-""",
-    "torch/csrc/autograd/generated/variable_factories.h": """
-#ifdef FOREWARP_FACTORIES
-#include_next <torch/csrc/autograd/generated/variable_factories.h>
-#endif
-""",
-    "torch/csrc/autograd/variable.h": """
-#ifdef FOREWARP_FACTORIES
-#include_next <torch/csrc/autograd/variable.h>
-#endif
-""",
-    "torch/library.h": """
-#ifdef FOREWARP_LIBRARY
-#include_next <torch/library.h>
-#endif
-""",
-    "torch/all.h": """
-#include <torch/types.h>
-""",
-    "torch/python.h": """
-#ifdef FOREWARP_PYTHON
-#include <torch/csrc/Device.h>
-#include <torch/csrc/Dtype.h>
-#include <torch/csrc/DynamicTypes.h>
-#include <torch/csrc/Exceptions.h>
-#include <torch/csrc/python_headers.h>
-#include <torch/csrc/utils/pybind.h>
-#endif
-""",
-}
 
 PYTHON, LIBRARY, INDEXING = "FOREWARP_PYTHON", "FOREWARP_LIBRARY", "FOREWARP_INDEXING"
 FACTORIES, BODIES = "FOREWARP_FACTORIES", "FOREWARP_BODIES"
@@ -101,10 +51,7 @@ def _factories() -> frozenset[str]:
 
 def write(folder: Path) -> None:
     """Write the lean headers under `folder`, for `-I`."""
-    for name, text in _FILES.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"#pragma once\n{text}")
+    shutil.copytree(Path(__file__).parent / "lean", folder, dirs_exist_ok=True)
 
 
 def parts(source: str) -> tuple[str, ...]:

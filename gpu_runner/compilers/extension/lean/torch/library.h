@@ -1,0 +1,5 @@
+#pragma once
+
+#ifdef FOREWARP_LIBRARY
+#include_next <torch/library.h>
+#endif
