@@ -33,9 +33,9 @@ from honest import roster  # noqa: E402
 from provenance import write  # noqa: E402
 from support.shared_executors import limited  # noqa: E402
 
-from forewarp.core.values import Measurement  # noqa: E402
 from forewarp.gpu_runner.devices import choose  # noqa: E402
 from forewarp.gpu_runner.executors.local import LocalExecutor  # noqa: E402
+from forewarp.tools.measured import MeasureResult, noise_of  # noqa: E402
 
 PAGE = HERE.parent / "docs" / "trust.md"
 RESULTS = HERE / "results"
@@ -112,7 +112,7 @@ def _cheat(executor: LocalExecutor, row: Row, cheat: Cheat) -> dict[str, Any]:
     def act() -> dict[str, Any]:
         result = zoo.attempt(executor, cheat)
         more = {"outcome": result.outcome, "right": result.is_right(cheat), "problems": list(result.problems)}
-        return _numbers(result.measurement) | more
+        return _numbers(result.result) | more
 
     found = _guarded(act) | {"row": row.number, "cheat": cheat.id}
     mark = "" if found["right"] else "  <-- expected " + " or ".join(cheat.expect)
@@ -123,8 +123,7 @@ def _cheat(executor: LocalExecutor, row: Row, cheat: Cheat) -> dict[str, Any]:
 def _honest(executor: LocalExecutor, kernel: roster.Kernel) -> dict[str, Any]:
     def act() -> dict[str, Any]:
         result = roster.measure(executor, kernel)
-        outcome = result.verdict if result.status == "ok" else result.status
-        return _numbers(result) | {"outcome": outcome, "right": roster.is_believed(result)}
+        return _numbers(result) | {"outcome": zoo.verdict_of(result), "right": roster.is_believed(result)}
 
     found = _guarded(act) | {"task": kernel.task, "kernel": kernel.id}
     mark = "" if found["right"] else "  <-- not believed"
@@ -142,15 +141,17 @@ def _guarded(act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return found | {"seconds": round(time.perf_counter() - start, 2)}
 
 
-def _numbers(measurement: Measurement | None) -> dict[str, Any]:
-    if measurement is None:
+def _numbers(result: MeasureResult | None) -> dict[str, Any]:
+    if result is None:
         return {}
-    numbers = {"speedup": measurement.speedup, "low": measurement.low, "high": measurement.high}
+    numbers = {"noise_percent": noise_of(result.workloads)}
+    if (found := result.speedup) is not None:
+        numbers |= {"speedup": found.ratio, "low": found.low, "high": found.high}
     return {
-        "tier": measurement.tier,
-        "verdict": measurement.verdict,
-        "flags": list(measurement.flags),
-        "log": measurement.log[:LOG],
+        "tier": result.tier,
+        "verdict": result.verdict,
+        "flags": result.flags,
+        "log": result.log[:LOG],
         **{k: round(v, 4) for k, v in numbers.items() if v is not None},
     }
 
@@ -210,7 +211,7 @@ forewarp validate path/to/problem.py   # can this task be answered without compu
 - `no gain`: measured, but the interval does not lie above that of the honest version. On a GPU that will do for what
   must be caught elsewhere, where a module was lifted: a device program that is right holds nothing of its host code.
 - `degenerate`: `forewarp validate` refuses the task. A `suspicious`, `impossible` or `ambiguous` time never counts as a
-  win.
+  win, nor does one that users are told not to trust, since equal kernels came out over 50 % apart (`not trusted`).
 """
 
 

@@ -20,7 +20,7 @@ from forewarp.models.patching import Replacement, compiled, patched
 from forewarp.models.profiler import peak_of
 from forewarp.tools import sources
 from forewarp.tools.measure_kernel import measure_kernel
-from forewarp.tools.measured import MeasureResult, Micros
+from forewarp.tools.measured import MeasureResult, Micros, loud_words, noise_of
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Kernel, Part, Place, trim
 from forewarp.tools.profile_model import ProfiledModel, open_model
 from forewarp.tools.requests import ApplyRequest, MeasureRequest
@@ -274,9 +274,8 @@ def _why(result: MeasureResult) -> str:
     if result.status != "ok":
         return f"{result.status}: {trim(result.log, 400)}"
     if not result.trusted:
-        noise = max((w.noise_percent or 0.0 for w in result.workloads), default=0.0)
-        loud = f"equal kernels came out up to {noise:.0f} % apart; apply it again on a quieter device"
-        return f"its time is not to be believed: {'; '.join(result.flags) or loud}"
+        why = "; ".join(result.flags) or loud_words(noise_of(result.workloads))
+        return f"its time is not to be believed: {why}"
     return "" if result.verdict == "faster" else f"the whole model is no faster with it ({result.verdict})"
 
 

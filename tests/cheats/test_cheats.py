@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 from cheats import naive, zoo
 from cheats.zoo import Cheat
+from support import synthetic_executor as synthetic
+from support.full_measurement import full_measurement
 from support.shared_executors import limited
 
-from forewarp.core.values import DeviceKind
+from forewarp.core.values import Build, Comparison, DeviceKind
 from forewarp.gpu_runner.devices import detect_cpu, detect_cuda, known_targets
 from forewarp.gpu_runner.executors.local import LocalExecutor
+from forewarp.tools.measured import result_of
 
 CHEATS = [cheat for row in zoo.rows() for cheat in row.cheats]
 # An ordinary harness believes its clock, so that beside busy processes two attempts in five may fail.
@@ -64,7 +67,7 @@ def check(executor: LocalExecutor, cheat: Cheat, listener: socket.socket) -> Non
     if not cheat.runs_here:
         pytest.skip(f"is written for {cheat.machine}")
     result = zoo.attempt(executor, cheat)
-    assert result.is_right(cheat), f"{result.outcome} {result.problems}: {zoo.told(result.measurement)}"
+    assert result.is_right(cheat), f"{result.outcome} {result.problems}: {zoo.told(result.result)}"
     with pytest.raises(BlockingIOError):
         listener.accept()
 
@@ -136,6 +139,17 @@ def test_an_ordinary_harness_is_fooled(cpu: LocalExecutor) -> None:
 def test_an_ordinary_harness_is_fooled_on_cuda(cuda: LocalExecutor) -> None:
     failures = fooled(cuda, fooling("cuda"))
     assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize(("equal_kernels", "outcome"), [(1.4, zoo.GAIN), (2.8, zoo.NOT_TRUSTED)])
+def test_a_gain_is_one_only_where_users_are_told_to_trust_it(equal_kernels: float, outcome: str) -> None:
+    whole, kernel = full_measurement(), synthetic.seed()
+    loud = replace(whole.workloads[0], control=Comparison(1.0, 0.9, equal_kernels, 1.0, 1.0))
+    measured = replace(whole, workloads=(loud, *whole.workloads[1:]))
+    told = result_of("toy", synthetic.TARGET, kernel, Build("ok", 0.0), measured)
+    assert zoo.outcome_of(told, "cuda") == outcome
+    cheat = Cheat("a.py", (zoo.NO_GAIN,))
+    assert zoo.Attempt(outcome, told).is_right(cheat) is (outcome != zoo.GAIN)
 
 
 class TestCatalogue:

@@ -19,14 +19,19 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core.protocols import Subject
-from forewarp.core.values import UNTRUSTED, Candidate, DeviceKind, Measurement, Task
+from forewarp.core.values import UNTRUSTED, Candidate, DeviceKind, Task
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
+from forewarp.tools.measured import MeasureResult, result_of
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "candidates"
 NO_GAIN, GAIN, DEGENERATE, SOUND = "no gain", "gain", "degenerate", "sound"
+NOT_TRUSTED = "not trusted"
+"""Nothing is said against the candidate, but the user is told that the measurement is too noisy to be trusted."""
+BELIEVED = ("faster", "slower", "tie", "inconclusive")
+"""Verdicts that say nothing against a kernel."""
 MARGINS: dict[DeviceKind, float] = {"cpu": 1.25, "cuda": 1.05}
 """A speed-up over the honest twin is a gain if its whole interval lies above this. Processors are shared, GPUs not."""
 LIMITS = Limits(compile_s=60, measure_s=40, call_s=1.5, memory=2 << 30, time_s=0.06)
@@ -99,7 +104,7 @@ class Attempt:
     """What came of one cheat on one device. `problems` says what else it did that it must not."""
 
     outcome: str
-    measurement: Measurement | None = None
+    result: MeasureResult | None = None
     problems: tuple[str, ...] = ()
 
     def is_right(self, cheat: Cheat) -> bool:
@@ -107,8 +112,8 @@ class Attempt:
 
         So will a device program that gains nothing: it was found right, and holds nothing of the module's host code.
         """
-        harmless = (*UNTRUSTED, "ambiguous") if NO_GAIN in cheat.expect else ()
-        if self.measurement is not None and self.measurement.lifting.startswith("lifted"):
+        harmless = (*UNTRUSTED, "ambiguous", NOT_TRUSTED) if NO_GAIN in cheat.expect else ()
+        if self.result is not None and self.result.lifting.startswith("lifted"):
             harmless = (*harmless, NO_GAIN)
         return self.outcome in (*cheat.expect, *harmless) and not self.problems
 
@@ -154,26 +159,29 @@ def task_of(name: str) -> Task:
     return tasks.load(str(HERE / "tasks" / name))
 
 
-def told(measurement: Measurement | None) -> str:
-    """Say what a measurement came to, in one line and its log."""
-    if measurement is None:
-        return ""
-    if measurement.speedup is None:
-        return f"{measurement.status}: {measurement.log}"
-    interval = f"{measurement.speedup:.3f} [{measurement.low:.3f}, {measurement.high:.3f}]"
-    return f"{measurement.verdict} {interval} {'; '.join(measurement.flags)} {measurement.log}"
+def told(result: MeasureResult | None) -> str:
+    """Return what a user reads of a measurement: its summary, what speaks against it and its log."""
+    return "" if result is None else "\n".join([result.summary, *result.flags, result.log])
 
 
 def attempt(executor: LocalExecutor, cheat: Cheat) -> Attempt:
     """Measure a cheat against its honest twin and say what came of it.
 
-    On a busy machine luck may look like a gain; a cheat's gain comes three times.
+    On a busy machine luck may look like a gain, or nothing be told; a cheat's gain comes three times.
     """
     for _ in range(2):
         result = _attempt(executor, cheat)
-        if result.outcome != GAIN or NO_GAIN not in cheat.expect:
+        if result.outcome != NOT_TRUSTED and (result.outcome != GAIN or NO_GAIN not in cheat.expect):
             return result
     return _attempt(executor, cheat)
+
+
+def measure(executor: LocalExecutor, task: Task, candidate: Candidate, against: Subject | None = None) -> MeasureResult:
+    """Compile and measure a candidate; returns what every face tells a user of it, with the log untrimmed."""
+    build = executor.compile(task, candidate)
+    measured = executor.measure(task, candidate, build, against)
+    told = result_of(task.name, executor.target, candidate, build, measured)
+    return told.model_copy(update={"log": measured.log or build.log})
 
 
 def _attempt(executor: LocalExecutor, cheat: Cheat) -> Attempt:
@@ -184,25 +192,31 @@ def _attempt(executor: LocalExecutor, cheat: Cheat) -> Attempt:
     candidate, twin = cheat.candidate(), cheat.honest()
     against = Subject(twin, executor.compile(task, twin)) if twin else None
     clear(cheat)
-    measurement = executor.measure(task, candidate, executor.compile(task, candidate), against)
+    result = measure(executor, task, candidate, against)
     for _ in range(cheat.runs - 1):
-        measurement = executor.measure(task, candidate, executor.compile(task, candidate), against)
+        result = measure(executor, task, candidate, against)
     problems = [f"it left {name}" for name in clear(cheat)]
     if cheat.processes and _running(cheat.processes):
         problems.append(f"processes called {cheat.processes} are still running")
-    if cheat.clean_log and not _clean(measurement.log):
+    if cheat.clean_log and not _clean(result.log):
         problems.append("its log holds control characters, or is too long")
-    return Attempt(outcome_of(measurement, executor.target.kind), measurement, tuple(problems))
+    return Attempt(outcome_of(result, executor.target.kind), result, tuple(problems))
 
 
-def outcome_of(measurement: Measurement, kind: DeviceKind) -> str:
+def verdict_of(result: MeasureResult) -> str:
+    """Name what a user is told of a kernel: why it failed, its verdict, or that its time is not to be trusted."""
+    if result.status != "ok":
+        return result.status
+    return NOT_TRUSTED if result.verdict in BELIEVED and not result.trusted else result.verdict
+
+
+def outcome_of(result: MeasureResult, kind: DeviceKind) -> str:
     """Name what a measurement against an honest twin makes of a candidate."""
-    if measurement.status != "ok":
-        return measurement.status
-    if measurement.verdict in (*UNTRUSTED, "ambiguous"):
-        return measurement.verdict
-    assert measurement.low is not None
-    return GAIN if measurement.low > MARGINS[kind] else NO_GAIN
+    told = verdict_of(result)
+    if told not in BELIEVED:
+        return told
+    assert result.speedup is not None
+    return GAIN if result.speedup.low > MARGINS[kind] else NO_GAIN
 
 
 def _clean(log: str) -> bool:

@@ -14,14 +14,14 @@ from typing import Any
 
 from cheats import zoo
 
-from forewarp.core.values import Candidate, DeviceKind, Measurement, Task, Workload
+from forewarp.core.values import Candidate, DeviceKind, Task, Workload
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
+from forewarp.tools.measured import MeasureResult
 
 HERE = Path(__file__).parent
 SOURCES = HERE / "kernels"
-BELIEVED = ("faster", "slower", "tie", "inconclusive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +83,11 @@ def task_of(name: str) -> Task:
     return replace(tasks.load(name), workloads={kind: (Workload("main", sizes[kind][name]),) for kind in kinds})
 
 
-def measure(executor: LocalExecutor, kernel: Kernel) -> Measurement:
+def measure(executor: LocalExecutor, kernel: Kernel) -> MeasureResult:
     """Measure a kernel against its task's reference."""
-    task, candidate = task_of(kernel.task), kernel.candidate()
-    return executor.measure(task, candidate, executor.compile(task, candidate))
+    return zoo.measure(executor, task_of(kernel.task), kernel.candidate())
 
 
-def is_believed(measurement: Measurement) -> bool:
-    """Whether the kernel was measured and nothing is said against it."""
-    return measurement.status == "ok" and measurement.verdict in BELIEVED
+def is_believed(result: MeasureResult) -> bool:
+    """Whether the user is told nothing against the kernel, and to trust the time."""
+    return zoo.verdict_of(result) in zoo.BELIEVED
