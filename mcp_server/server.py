@@ -18,7 +18,7 @@ from mcp.types import Tool as ListedTool
 from pydantic import Field, ValidationError
 
 import forewarp
-from forewarp.mcp_server import resources, schemas, stdio, texts
+from forewarp.mcp_server import resources, schemas, stdio
 from forewarp.mcp_server.answers import (
     Described,
     ForecastAnswer,
@@ -33,6 +33,7 @@ from forewarp.mcp_server.answers import (
 )
 from forewarp.mcp_server.arguments import signature
 from forewarp.mcp_server.options import ServerOptions
+from forewarp.mcp_server.texts import text
 from forewarp.mcp_server.verbs import Verbs
 from forewarp.tools.parts import Part
 from forewarp.tools.requests import (
@@ -55,10 +56,9 @@ KERNEL = "task source path language tunables"
 
 
 class Tool(NamedTuple):
-    """One tool: what clients are told of it, and the request whose fields are its arguments."""
+    """One tool, and the request whose fields are its arguments; `texts` has what clients are told of it."""
 
     name: str
-    description: str
     hints: ToolAnnotations
     arguments: str
     answer: type[ToolAnswer]
@@ -66,13 +66,12 @@ class Tool(NamedTuple):
 
 
 TOOLS = (
-    Tool("describe", texts.DESCRIBE, READS, "task language gradients about", Described),
-    Tool("make_task", texts.MAKE_TASK, WRITES, "path function args init", TaskAnswer),
-    Tool("validate_task", texts.VALIDATE, READS, "task device", ValidateAnswer, ValidateRequest),
-    Tool("inspect_kernel", texts.INSPECT, READS, f"{KERNEL} target check", InspectAnswer, InspectRequest),
+    Tool("describe", READS, "task language gradients about", Described),
+    Tool("make_task", WRITES, "path function args init", TaskAnswer),
+    Tool("validate_task", READS, "task device", ValidateAnswer, ValidateRequest),
+    Tool("inspect_kernel", READS, f"{KERNEL} target check", InspectAnswer, InspectRequest),
     Tool(
         "forecast_kernel",
-        texts.FORECAST,
         READS.model_copy(update=OPEN),
         f"{KERNEL} paths against allow_tf32 gradients target device forecaster model detail",
         ForecastAnswer,
@@ -80,7 +79,6 @@ TOOLS = (
     ),
     Tool(
         "measure_kernel",
-        texts.MEASURE,
         RUNS,
         f"{KERNEL} against allow_tf32 gradients device wait_s detail",
         MeasureAnswer,
@@ -88,7 +86,6 @@ TOOLS = (
     ),
     Tool(
         "search",
-        texts.SEARCH,
         RUNS.model_copy(update=OPEN),
         "task budget max_gpu_seconds max_usd max_tokens deadline_s forecaster model seed_kernels language "
         "allow_tf32 gradients seed device detail",
@@ -97,14 +94,13 @@ TOOLS = (
     ),
     Tool(
         "run_verb",
-        texts.RUN_VERB,
         RUNS,
         "verb subject call line top kernels budget deadline_s device format wait_s",
         VerbAnswer,
     ),
-    Tool("search_status", texts.STATUS, READS, "run_id wait_s detail", StatusAnswer),
-    Tool("search_cancel", texts.CANCEL, ENDS, "run_id", StatusAnswer),
-    Tool("search_resume", texts.RESUME, RUNS.model_copy(update=OPEN), "run_id model", StatusAnswer),
+    Tool("search_status", READS, "run_id wait_s detail", StatusAnswer),
+    Tool("search_cancel", ENDS, "run_id", StatusAnswer),
+    Tool("search_resume", RUNS.model_copy(update=OPEN), "run_id model", StatusAnswer),
 )
 
 
@@ -212,14 +208,14 @@ def build_server(options: ServerOptions | None = None) -> MCPServer[None]:
     server = Server(
         "forewarp",
         title="forewarp: faster GPU kernels on fewer measurements",
-        instructions=texts.INSTRUCTIONS,
+        instructions=text("instructions"),
         version=forewarp.__version__,
         lifespan=lifespan,
         log_level="WARNING",
     )
     for tool in TOOLS:
         function = _function(verbs, tool)
-        server.tool(description=tool.description, annotations=tool.hints)(function)
+        server.tool(description=text(tool.name), annotations=tool.hints)(function)
     resources.register(server, verbs, options)
     _prompts(server)
     return server
@@ -232,11 +228,11 @@ def _prompts(server: MCPServer[None]) -> None:
         kernel: Annotated[str, Field(description="File of the workspace with the kernel to begin with.")],
     ) -> str:
         """Forecast, measure and search until a kernel is faster."""
-        return texts.OPTIMIZE.replace("{task}", task).replace("{kernel}", kernel)
+        return text("optimize_this_kernel", task=task, kernel=kernel)
 
     @server.prompt(title="Explain this verdict")
     def explain_this_verdict(
         run_id: Annotated[str, Field(description="Handle of a run or of a measurement.")],
     ) -> str:
         """Say what a result means and what to do next."""
-        return texts.EXPLAIN.replace("{run_id}", run_id)
+        return text("explain_this_verdict", run_id=run_id)

@@ -1,1 +1,1 @@
-"""Every text that goes to a language model, as Jinja templates, and the renderer that fills them."""
+"""Every text that goes to a language model: Jinja templates with their renderer, cards, and texts of the MCP server."""

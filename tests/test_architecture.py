@@ -49,7 +49,7 @@ MAY: dict[str, set[str]] = {
     "report": {"core", "archive", "export", "search", "tools"},
     "agent": {"core", "export", "prompts", "report", "tools"},
     "api": set(ROOMS) - FACES,
-    "mcp_server": {"core", "report", "tools"},
+    "mcp_server": {"core", "prompts", "report", "tools"},
     # The command is also what starts the agent and the server.
     "cli": set(ROOMS) - {"api"},
 }
