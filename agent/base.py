@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections import defaultdict
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
@@ -21,6 +23,7 @@ from forewarp.agent.events import (
     Spent,
     TextDelta,
     ThoughtDelta,
+    ToolReturned,
 )
 from forewarp.agent.settings import Settings
 from forewarp.core.errors import UsageError
@@ -50,6 +53,8 @@ class BaseConversation:
         self._pieces: list[TextDelta | ThoughtDelta] = []
         self._work: asyncio.Task[None] | None = None
         self._questions: dict[str, asyncio.Future[ApprovalGiven]] = {}
+        self._asked_s: dict[str, float] = defaultdict(float)
+        """Seconds that calls waited for the user's word, by their ids."""
         self._interrupted = False
 
     @property
@@ -122,7 +127,12 @@ class BaseConversation:
         """End all that still runs, and the record."""
 
     def emit(self, event: ConversationEvent) -> None:
-        """Put an event on the stream of the turn; may be called from any thread."""
+        """Put an event on the stream of the turn; may be called from any thread.
+
+        A call took the seconds in which it did not wait for the user.
+        """
+        if isinstance(event, ToolReturned) and event.call in self._asked_s:
+            event = replace(event, seconds=max(0.0, event.seconds - self._asked_s.pop(event.call)))
         if self._loop is not None and self.busy:
             # Waking the loop takes longer than all else here: thousands of events come from its own thread.
             own = threading.get_ident() == self._thread
@@ -165,12 +175,14 @@ class BaseConversation:
             return ApprovalGiven(question.call, "no", "interrupted")
         future = self._questions[question.call] = asyncio.get_running_loop().create_future()
         self.emit(question)
+        began = time.perf_counter()
         try:
             given = await future
         except asyncio.CancelledError:
             given = ApprovalGiven(question.call, "no", "interrupted")
         finally:
             self._questions.pop(question.call, None)
+            self._asked_s[question.call] += time.perf_counter() - began
         self.emit(given)
         if given.reply == "always" and not question.once and self.settings.approval == "each":
             self.change("budget", approval="budget")

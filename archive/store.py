@@ -146,8 +146,14 @@ class Archive(Connection):
             return _load(tuple[Signature, ...], row["data"]) if row else ()
 
     def spend(self, run: str) -> Spend:
-        """Return the totals of the run's ledger."""
-        return self.spend_since(run, 0)[0]
+        """Return the totals of the run's ledger; what it announced and did not measure before it ended counts as none."""
+        total, _ = self.spend_since(run, 0)
+        row = self._one(
+            "SELECT count(*) AS open FROM measurement WHERE run = ? AND state = 'started'"
+            " AND (SELECT status FROM run WHERE id = ?) != 'running'",
+            (run, run),
+        )
+        return replace(total, measurements=total.measurements - (int(row["open"]) if row else 0))
 
     def spend_since(self, run: str, entry: int) -> tuple[Spend, int]:
         """Return the totals of the run's entries after number `entry` of the ledger, and the ledger's last number."""

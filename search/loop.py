@@ -162,4 +162,5 @@ class Search:
             run.tick()
             run.archive.set_status(run.id, status, reason)
             best, _ = best_of(run.archive, run.id)
-            return run.record(RunFinished(run.id, status, reason, best.speedup if best else None, run.spend()))
+            spend = run.archive.spend(run.id)
+            return run.record(RunFinished(run.id, status, reason, best.speedup if best else None, spend))

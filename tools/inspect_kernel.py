@@ -13,6 +13,7 @@ from forewarp.core import serde
 from forewarp.core.checking import FAULTS
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.inspection import Inspection, Launch
+from forewarp.core.languages import languages_on
 from forewarp.core.roofline import floor_s
 from forewarp.core.untrusted_text import first_error
 from forewarp.core.values import Candidate, Signature, Status, Target, Task
@@ -233,7 +234,11 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
     path = kernel.path or ""
     try:
         candidate = planned_candidate(kernel, bench.task, bench.place)
-        sessions.check_language(candidate, bench.executor)
+        if candidate.language not in languages_on("cuda"):
+            raise CandidateError(
+                f"a {candidate.language} kernel has no GPU code to inspect or check: measured on the CPU, it is compared"
+                " with the reference, too"
+            )
     except CandidateError as e:
         return KernelInspection(path=path, kernel=None, status=None, log=str(e), seconds=time.perf_counter() - start)
     status, log, seen, cached, gradients = _seen(bench, candidate)

@@ -344,7 +344,7 @@ def check_language(candidate: Candidate, executor: Executor) -> None:
         if kind == "cpu" and candidate.language in languages_on("cuda"):
             hint += "; without a GPU, forecast it with --target h200, or inspect it"
         if kind == "cuda" and candidate.language in languages_on("cpu"):
-            hint += "; forecast or measure it with --device cpu, where there is no GPU code to inspect"
+            hint += "; forecast or measure it with --device cpu"
         raise CandidateError(
             f"a {candidate.language} kernel does not run on {executor.target.name} ({kind})", hint=hint
         )

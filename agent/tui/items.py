@@ -140,13 +140,17 @@ class RetryItem(Item):
 
 @dataclass(slots=True, eq=False)
 class CallItem(Item):
-    """A tool call. `state` is waiting where it needs approval; `began` is by the clock of the chat, in seconds."""
+    """A tool call. `state` is waiting where it needs approval.
+
+    `began` and `asked` are by the clock of the chat, in seconds; the time in which the user was asked does not count.
+    """
 
     classes: ClassVar[str] = "call"
     foldable: ClassVar[bool] = True
     tool: str
     arguments: Mapping[str, Any]
     began: float
+    asked: float | None = None
     state: Literal["running", "waiting", "done", "failed", "stopped"] = "running"
     progress: str = ""
     approval: str = ""
@@ -154,9 +158,13 @@ class CallItem(Item):
     result: Mapping[str, Any] = field(default_factory=dict[str, Any])
     seconds: float = 0.0
 
+    def took(self, now: float) -> float:
+        """Return the seconds that it took so far."""
+        return (now if self.asked is None else self.asked) - self.began
+
     def draw(self, width: int, now: float) -> Content:
         """Return what was called, what it is doing or came to, and all of it when expanded."""
-        took = now - self.began if self.state in ("running", "waiting") else self.seconds
+        took = self.took(now) if self.state in ("running", "waiting") else self.seconds
         given = arguments_in_short(self.arguments)
         head = assemble(
             (self.tool, "bold"), (f" {given}" if given else "", "dim"), (f"  {wording.seconds(took)}", "dim")
@@ -347,9 +355,10 @@ class Items:
             case Progressed():
                 call.progress = event.text
             case ApprovalAsked():
-                call.state = "waiting"
+                call.state, call.asked = "waiting", self.clock()
             case ApprovalGiven():
-                call.state = "running"
+                call.began += self.clock() - call.asked if call.asked is not None else 0.0
+                call.state, call.asked = "running", None
                 call.approval = f"{event.reply}: {event.why}" if event.why else event.reply
             case ToolReturned():
                 call.state = "failed" if "error" in event.result else "done"
@@ -368,7 +377,7 @@ class Items:
         """End a turn: mark tool calls that are still running as stopped, then add `item`."""
         stopped = list(self.running.values())
         for call in stopped:
-            call.state, call.seconds = "stopped", self.clock() - call.began
+            call.state, call.seconds = "stopped", call.took(self.clock())
         self.running.clear()
         return [*stopped, *(self.add(item) if item is not None else self._end_answer())]
 

@@ -240,6 +240,11 @@ def test_a_closed_iterator_and_ctrl_c_interrupt(tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             pressed.run()
         assert pressed.summary().status == "interrupted"
+        # A measurement that was interrupted costs none; the one that takes its place counts once.
+        assert archive.spend(pressed.run_id).measurements == 0
+        resumed = Search.resume(archive, pressed.run_id, SyntheticExecutor(), PaidProposer(), KnowingForecaster())
+        resumed.run()
+        assert archive.spend(pressed.run_id).measurements == len(archive.measurements(run=pressed.run_id))
 
 
 def test_our_own_failure_fails_the_run_and_it_resumes(tmp_path: Path) -> None:

@@ -81,7 +81,10 @@ def test_calls_that_run_at_once_are_told_apart() -> None:
     assert isinstance(a, CallItem)
     assert isinstance(b, CallItem)
     assert (a.progress, a.state, b.state) == ("compiling", "running", "waiting")
+    now[0] = 3.0
+    assert (a.took(3.0), b.took(3.0)) == (3.0, 0.0)  # the time in which the user is asked is not the tool's
     log.take(ApprovalGiven("b", "no", "too big"))
+    assert b.took(4.0) == 1.0
     log.take(ToolReturned("b", "measure_kernel", "declined", {"error": "declined"}, 1.0))
     assert (b.state, b.approval) == ("failed", "no: too big")
     now[0] = 5.0
