@@ -249,12 +249,13 @@ class SlashCommands:
         return await self._inspected(given, COMMANDS["check"].usage, check=True)
 
     async def _inspected(self, given: Arguments, usage: str, *, check: bool) -> str:
-        task, [kernel, *_] = await asyncio.to_thread(self._kernels, given, usage)
+        task, [kernel, *_] = await asyncio.to_thread(self._kernels, given, usage, needs_task=check)
         target = given.last("--target")
         arguments = {"kernel": kernel.path or "text", "tunables": kernel.tunables, "target": target}
-        return await self._as_tool(
+        found = await self._result_of(
             "inspect_kernel", self._tools.inspect, arguments, task=task, kernel=kernel, target=target, check=check
         )
+        return _inspection(found)
 
     @command("FILE [N] [--target CARD]", words=2, option="--target")
     async def tune(self, given: Arguments) -> str:
@@ -356,7 +357,7 @@ class SlashCommands:
     ) -> Mapping[str, Any]:
         """Call a tool for the user, with the events of a tool call, and return its result."""
         call = _call_of_user()
-        told = {"task": values["task"]} if "task" in values else {}
+        told = {"task": values["task"]} if values.get("task") else {}
         self._conversation.emit(ToolCalled(call, name, told | {k: v for k, v in arguments.items() if v}))
         start, result = time.perf_counter(), {"error": "interrupted"}
         try:
@@ -368,7 +369,7 @@ class SlashCommands:
             self._conversation.emit(ToolReturned.of(call, name, result, time.perf_counter() - start))
         return result
 
-    def _kernels(self, given: Arguments, usage: str) -> tuple[str, list[Kernel]]:
+    def _kernels(self, given: Arguments, usage: str, *, needs_task: bool = True) -> tuple[str, list[Kernel]]:
         """Return the task and the kernels that are named, by files or by numbers of candidates."""
         names = list(given.words)
         if not names:
@@ -386,7 +387,7 @@ class SlashCommands:
         tasks = {_task_of(self._settings, row) for row in rows.values()}
         if not first and len(rows) == len(names) and len(tasks) == 1:
             return tasks.pop(), kernels
-        return self._task(first), kernels
+        return self._task(first) if needs_task or first else self._settings.task, kernels
 
     def _task(self, named: Sequence[str]) -> str:
         if not named and not self._settings.task:
@@ -686,8 +687,7 @@ def _names_task(settings: Settings, word: str, *, alone: bool) -> bool:
         return path.is_dir() or (not alone and not Path(word).suffix)
     if path.suffix != ".py":
         return path.name == "task.yml"
-    text = path.read_text(encoding="utf-8", errors="replace")
-    return "def get_inputs" in text and "class Model" in text and "ModelNew" not in text
+    return files.is_problem(path.read_text(encoding="utf-8", errors="replace"))
 
 
 def _existing(folder: Path, name: str) -> str:
@@ -750,6 +750,21 @@ def _measured(row: ListedCandidate) -> str:
         return "–"
     text = f"{spread(m.speedup, m.low, m.high)} {m.verdict}" if m.speedup is not None else m.status
     return f"{text} (replay)" if m.provenance == "replay" else text
+
+
+def _inspection(found: Mapping[str, Any]) -> str:
+    """Return one kernel's launches, problems and check as Markdown; its summary is told by the call."""
+    from forewarp.report.inspect_tables import HEADS, check_lines, launch_rows
+    from forewarp.tools.inspect_kernel import InspectResult
+
+    [kernel] = InspectResult.model_validate(found).kernels
+    rows = [row[1:] for row in launch_rows(kernel.workloads)]
+    parts = [_table(" | ".join(HEADS[1:]), list(dict.fromkeys(rows)))] if rows else []
+    lines = [f"problem: {problem}" for problem in kernel.problems]
+    if kernel.check is not None:
+        first, shapes, findings = check_lines(kernel.check)
+        lines += [first, *shapes, *findings]
+    return "\n\n".join([*parts, *(["\n".join(f"- {line}" for line in lines)] if lines else [])])
 
 
 def _listed_conversations(place: Place) -> str:

@@ -6,6 +6,7 @@ link on the way, and by the file that is meant in the end.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -42,6 +43,9 @@ SECRET_FOLDERS = (
 MOST_OF_ONE, MOST_OF_ALL = 64_000, 200_000
 """Characters of one mentioned file, and of all mentioned files of a prompt."""
 
+MOST_GREETED, MOST_OF_GREETED = 30, 64_000
+"""Python files of the working folder that are looked into for the first screen, and bytes of each."""
+
 LISTING_S = 5.0
 """Seconds that looking through the files of a folder may take, or through the lines of a file."""
 
@@ -56,6 +60,23 @@ _TEXT_SUFFIXES = (
     *(".csv", ".json", ".log", ".md", ".toml", ".txt", ".yaml", ".yml"),
 )
 _PUNCTUATION = ".,:;!?)]}'"
+
+
+def is_problem(text: str) -> bool:
+    """Return whether a file's text is a KernelBench problem, and no kernel for one."""
+    return "def get_inputs" in text and "class Model" in text and "ModelNew" not in text
+
+
+def files_to_begin_with(folder: Path) -> tuple[str, str]:
+    """Return the names of a KernelBench problem and of a file with Triton kernels, "" for what the folder has not."""
+    problem = kernels = ""
+    with contextlib.suppress(UsageError, OSError):
+        for name in list_files(folder, "*.py", MOST_GREETED):
+            with (folder / name).open("rb") as file:
+                text = file.read(MOST_OF_GREETED).decode(errors="replace")
+            problem = problem or (name if is_problem(text) else "")
+            kernels = kernels or (name if "@triton.jit" in text else "")
+    return problem, kernels
 
 
 def inside(folder: Path, path: str | Path) -> Path:

@@ -30,15 +30,6 @@ STEPS, TURN_TOKENS = 80, 2_000_000
 """Steps that a turn may take, and tokens that it may use, unless the user says otherwise."""
 
 
-NO_MODEL = """**No language model is set.** `/demo` plays a search on measurements that were recorded on an H200: some
-seconds, no GPU and no key. `/search mine.py 12` does one here, where `mine.py` is a PyTorch problem (a KernelBench
-file); `/forecast`, `/measure` and all else that `/help` lists work, too.
-
-To add a model, set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY` and type `/model anthropic:NAME` or `/model openai:NAME`;
-for one of your own, `/model openai:NAME --base-url http://127.0.0.1:8000/v1`. `model = "…"` in `forewarp.toml` keeps
-it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of a conversation; slash commands change some of them.

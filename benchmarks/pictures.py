@@ -38,7 +38,7 @@ POOL = HERE / "results" / "pool_h200.parquet"
 TASK, BUDGET = "layernorm_gelu", 16
 PROMPT = f"Which launch parameters make {TASK} fastest on the H200? Spend at most {BUDGET} measurements."
 AGAIN = "Measure the best one once more."
-TITLE = "forewarp — scripted model, measurements of an H200 replayed from a recorded pool"
+TITLE = "forewarp: scripted model, replayed H200 measurements"
 FONTS = 'ui-monospace, "SFMono-Regular", Menlo, Consolas, "DejaVu Sans Mono", monospace'
 SIZES = {"": (140, 36), "-80": (80, 30)}
 """Ends of the pictures' names, each with the columns and rows of its terminal."""

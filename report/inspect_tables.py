@@ -10,10 +10,13 @@ from rich.table import Table
 from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.console import Console
 
     from forewarp.tools.inspect_kernel import CpuCheck, InspectResult, KernelInspection, LaunchFacts, WorkloadFacts
 
+HEADS = ("shape", "kernel", "grid × block", "waves", "tail", "occupancy", "regs", "shared", "local")
 NAME = 24
 CALLS = 6
 QUIET = ("branch", "move", "constant_load", "other", "fence")
@@ -37,7 +40,10 @@ def _kernel(kernel: KernelInspection, result: InspectResult, console: Console, *
     if kernel.status != "ok":
         console.print(kernel.log.rstrip(), style="red")
         return
-    console.print(_launches(kernel.workloads))
+    table = Table(*HEADS, box=None)
+    for row in launch_rows(kernel.workloads):
+        table.add_row(*row)
+    console.print(table)
     shown: set[str] = set()
     for launch in (e for w in kernel.workloads for e in (*w.launches, *w.backward)):
         line = _instructions(launch, full=full)
@@ -59,7 +65,13 @@ def _kernel(kernel: KernelInspection, result: InspectResult, console: Console, *
     for problem in kernel.problems:
         console.print(f"problem: {problem}", style="yellow")
     if kernel.check is not None:
-        _check(kernel.check, console)
+        style = "yellow" if kernel.check.status == "unsupported" else "green" if kernel.check.sound else "red"
+        first, shapes, findings = check_lines(kernel.check)
+        console.print(first, style=style)
+        for line in shapes:
+            console.print(f"  {line}", style="dim")
+        for line in findings:
+            console.print(f"  {line}", style="yellow")
     again = ", from the cache" if kernel.cached else ""
     console.print(f"{kernel.how} in {kernel.seconds:.2f} s{again}", style="dim")
 
@@ -71,18 +83,17 @@ def _short(result: InspectResult) -> dict[str, bool]:
     return {name: name in squeezed for name in names}
 
 
-def _launches(workloads: list[WorkloadFacts]) -> Table:
-    table = Table("shape", "kernel", "grid × block", "waves", "tail", "occupancy", "regs", "shared", "local", box=None)
+def launch_rows(workloads: list[WorkloadFacts]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each launch, in the columns of `HEADS`."""
     for workload in workloads:
         name = workload.workload
         for launch in workload.launches:
-            table.add_row(name[:NAME], launch.kernel[:NAME], *_geometry(launch))
+            yield (name[:NAME], launch.kernel[:NAME], *_geometry(launch))
             name = ""
         name = f"{workload.workload[: NAME - 10]}, gradient"
         for launch in workload.backward:
-            table.add_row(name, launch.kernel[:NAME], *_geometry(launch))
+            yield (name, launch.kernel[:NAME], *_geometry(launch))
             name = ""
-    return table
 
 
 def _geometry(launch: LaunchFacts) -> tuple[str, ...]:
@@ -130,17 +141,17 @@ def _floor(workload: WorkloadFacts, short: str, *, full: bool) -> str:
     return f"floor, {workload.workload}: {times}{bound}; {_size(workload.bytes_moved)} to move{flops}"
 
 
-def _check(check: CpuCheck, console: Console) -> None:
-    style = "yellow" if check.status == "unsupported" else "green" if check.sound else "red"
+def check_lines(check: CpuCheck) -> tuple[str, list[str], list[str]]:
+    """Return a check's outcome, a line for each shape, and one for each finding."""
+    shapes: list[str] = []
     but = f", but {counted(check.faults, 'fault')}" if check.status == "ok" and check.faults else ""
-    console.print(f"{check.how}: {check.status}{but}. {check.message}".strip(), style=style)
     for w in check.workloads:
         shape = " ".join(f"{k}={v}" for k, v in w.constants.items())
         error = "" if w.error is None else f", error {w.error:.3g} of the tolerance"
         ran = f"{w.programs} of {w.grid} programs"
-        console.print(f"  {w.workload}: {shape or 'as it is'}, {ran}{error} {w.message}".rstrip(), style="dim")
-    for f in check.findings:
-        console.print(f"  {f.kind} at {f.where}: {f.message} ({f.count})", style="yellow")
+        shapes.append(f"{w.workload}: {shape or 'as it is'}, {ran}{error} {w.message}".rstrip())
+    findings = [f"{f.kind} at {f.where}: {f.message} ({f.count})" for f in check.findings]
+    return f"{check.how}: {check.status}{but}. {check.message}".strip(), shapes, findings
 
 
 def _size(count: int) -> str:

@@ -236,8 +236,8 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
         candidate = planned_candidate(kernel, bench.task, bench.place)
         if candidate.language not in languages_on("cuda"):
             raise CandidateError(
-                f"a {candidate.language} kernel has no GPU code to inspect or check: measured on the CPU, it is compared"
-                " with the reference, too"
+                f"a {candidate.language} kernel has no GPU code to inspect or check: measure it on the CPU, where its"
+                " outputs are compared with the reference's, too"
             )
     except CandidateError as e:
         return KernelInspection(path=path, kernel=None, status=None, log=str(e), seconds=time.perf_counter() - start)

@@ -37,8 +37,9 @@ from forewarp.agent.events import (
     Spent,
     UserSaid,
 )
+from forewarp.agent.files import files_to_begin_with
 from forewarp.agent.replay import LONGEST_S, Replay, turns
-from forewarp.agent.settings import NO_MODEL, Settings
+from forewarp.agent.settings import Settings
 from forewarp.agent.tui import themes
 from forewarp.agent.tui.approval import Approvals
 from forewarp.agent.tui.candidates import CandidatesPane
@@ -73,6 +74,12 @@ COPIED_S = 2.0
 
 WAITING_SHOWN = 3
 """Messages that wait, each in a line above the prompt."""
+
+NO_MODEL = "**No language model is set.** This works without one:"
+
+ADD_MODEL = """To add one, set `ANTHROPIC_API_KEY` or `OPENAI_API_KEY` and type `/model anthropic:NAME` or
+`/model openai:NAME`; for a server of your own, `/model openai:NAME --base-url http://127.0.0.1:8000/v1`.
+`model = "…"` in `forewarp.toml` keeps it."""
 
 HELP = """`/` lists commands, `@` files. Enter sends, ctrl+j begins a new line, Esc interrupts.
 F2 chat, F3 candidates, F4 source, F5 plots; ctrl+o unfolds tool calls, ctrl+y copies, ctrl+p has the rest."""
@@ -198,6 +205,7 @@ class ForewarpApp(App[int]):
         self.view: View = "chat"
         self.turns = TurnQueue(conversation, self._take, clock)
         self._earlier, self._first, self._clock = earlier, first, clock
+        self._welcome = welcome(conversation.settings)  # reads files, which is not done once the screen is there
         self._history = history or History()
         self._armed = float("-inf")
         self._telling: Timer | None = None
@@ -254,7 +262,7 @@ class ForewarpApp(App[int]):
             ):
                 self.chat.note(CUT_OFF)
         else:
-            self.chat.note(welcome(self.conversation.settings))
+            self.chat.note(self._welcome)
         self._refresh_status()
         if self._first:
             self._send(self._first)
@@ -536,10 +544,21 @@ class ForewarpApp(App[int]):
 
 
 def welcome(settings: Settings) -> str:
-    """Return the welcome text of a new conversation, as Markdown."""
+    """Return the welcome text of a new conversation, as Markdown; it names files of the folder."""
     model = "" if settings.model is None else f" · {model_name(settings)}"
     head = f"**forewarp {forewarp.__version__}** · `{settings.folder}` · device {settings.place.device}{model}"
-    return "\n\n".join([head, HELP] if settings.model is not None else [head, NO_MODEL, HELP])
+    problem, kernels = files_to_begin_with(settings.folder)
+    if settings.model is not None:
+        begin = f"Say what should become faster, such as: *Make {problem or kernels or 'softmax'} faster.*"
+        return "\n\n".join([head, begin, HELP])
+    works = [
+        "`/demo` plays a search on measurements that were recorded on an H200: some seconds, no GPU and no key",
+        f"`/search {problem or 'mine.py'} 12` makes {'it' if problem else 'a PyTorch problem of yours'} faster on this"
+        " machine, with at most 12 measurements",
+        *([f"`/inspect {kernels} --target h100` shows what its kernels take of a card"] if kernels else []),
+        "`/help` lists the rest: `/forecast`, `/measure`, `/tune`, …",
+    ]
+    return "\n\n".join([head, NO_MODEL, "\n".join(f"- {line}" for line in works), ADD_MODEL, HELP])
 
 
 def _end_with_terminal() -> None:

@@ -16,7 +16,12 @@ from forewarp.gpu_runner.formats import kernelbot, task_table
 BUNDLED = Path(__file__).parents[2] / "tasks"
 BUNDLED_POOL = BUNDLED / "pool.parquet"
 """Part of the pool `forewarp-h200`: measurements on its training tasks."""
-KERNELBENCH_NAMES = ("Model", "get_inputs", "get_init_inputs")
+KERNELBENCH_NAMES = {
+    "Model": "class Model(torch.nn.Module):\n    def forward(self, x):\n        return …",
+    "get_inputs": "def get_inputs():  # what forward is called with\n    return [torch.randn(1024, 1024)]",
+    "get_init_inputs": "def get_init_inputs():  # what Model is made with\n    return []",
+}
+"""Names that a KernelBench file defines, each with how that looks."""
 
 
 def bundled() -> list[str]:
@@ -110,6 +115,6 @@ def _checked(source: str, where: str) -> str:
     if missing:
         raise TaskError(
             f"{where} does not define {', '.join(missing)}",
-            hint="a KernelBench file defines class Model, get_inputs() and get_init_inputs()",
+            hint="\n\n".join(["add what is missing, such as", *(KERNELBENCH_NAMES[name] for name in missing)]),
         )
     return source

@@ -16,6 +16,7 @@ from forewarp.agent.events import ApprovalAsked, ApprovalReply, ConversationEven
 from forewarp.agent.files import (
     SECRET_FILES,
     SECRET_FOLDERS,
+    files_to_begin_with,
     list_files,
     read_lines,
     readable_file,
@@ -365,3 +366,12 @@ def test_without_a_terminal_all_of_it_is_refused(talk: Make, folder: Path, capsy
     assert "? write run.sh" in err
     assert "hunter2" not in out + err
     assert sorted(p.name for p in folder.rglob("*")) == [".env", "k.cu"]
+
+
+def test_a_folder_s_own_problem_and_kernels_are_found(tmp_path: Path) -> None:
+    assert files_to_begin_with(tmp_path) == ("", "")
+    (tmp_path / "a.py").write_text("import triton\n\n@triton.jit\ndef k(x): ...\n")
+    (tmp_path / "b.py").write_text("class Model: ...\ndef get_inputs(): ...\n")
+    (tmp_path / "c.py").write_text("class Model: ...\nclass ModelNew: ...\ndef get_inputs(): ...\n")
+    os.mkfifo(tmp_path / "0.py")
+    assert files_to_begin_with(tmp_path) == ("b.py", "a.py")

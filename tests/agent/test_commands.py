@@ -344,3 +344,13 @@ async def test_the_demo_is_not_asked_about_and_counts_in_no_budget(talk: Convers
     assert not [e for e in events if isinstance(e, ApprovalAsked)]
     assert talk.candidates.best() is not None
     assert talk.spent == Spent()
+
+
+@pytest.mark.slow
+async def test_inspect_and_check_show_launches_problems_and_shapes(say: Say, folder: Path) -> None:
+    seed = Path(commands.__file__).parents[1] / "tasks" / "softmax" / "seeds" / "softmax.py"
+    copy(seed, folder / "seed.py")
+    text = noted(await say("/check softmax seed.py"))
+    assert "| kernel | grid × block | waves |" in text
+    assert "CPU-interpreted: ok" in text
+    assert "programs, error" in text
