@@ -146,7 +146,7 @@ class Archive(Connection):
             return _load(tuple[Signature, ...], row["data"]) if row else ()
 
     def spend(self, run: str) -> Spend:
-        """Return the totals of the run's ledger; what it announced and did not measure before it ended counts as none."""
+        """Return the totals of the run's ledger; a measurement that an ended run did not make counts as none."""
         total, _ = self.spend_since(run, 0)
         row = self._one(
             "SELECT count(*) AS open FROM measurement WHERE run = ? AND state = 'started'"

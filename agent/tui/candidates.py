@@ -112,8 +112,8 @@ COLUMNS = (
 BY_NAME = {column.name: column for column in COLUMNS}
 
 _WANTED = (
-    *(("number", 0), ("measured", 0), ("forecast", 0), ("change", 0), ("surprise", 0), ("verdict", 0)),
-    *(("change", 1), ("measured", 1), ("forecast", 1), ("verdict", 1), ("correct", 0), ("advice", 0)),
+    *(("number", 0), ("measured", 0), ("forecast", 0), ("change", 0), ("surprise", 0), ("change", 1)),
+    *(("verdict", 0), ("measured", 1), ("forecast", 1), ("verdict", 1), ("correct", 0), ("advice", 0)),
     *(("task", 0), ("origin", 0), ("kernel", 0), ("confidence", 0), ("device", 0), ("task", 1)),
 )
 """Columns by priority, the most wanted first, each with the index of its width."""

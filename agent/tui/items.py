@@ -164,12 +164,11 @@ class CallItem(Item):
 
     def draw(self, width: int, now: float) -> Content:
         """Return what was called, what it is doing or came to, and all of it when expanded."""
-        took = self.took(now) if self.state in ("running", "waiting") else self.seconds
         given = arguments_in_short(self.arguments)
-        head = assemble(
-            (self.tool, "bold"), (f" {given}" if given else "", "dim"), (f"  {wording.seconds(took)}", "dim")
-        )
-        first, *rest = head.wrap(max(width - 2, 20))
+        took = f"  {wording.seconds(self.took(now) if self.state in ('running', 'waiting') else self.seconds)}"
+        *before, last = assemble((self.tool, "bold"), (f" {given}" if given else "", "dim")).wrap(max(width - 2, 20))
+        fits = last.cell_length + len(took) <= max(width - 2, 20)
+        first, *rest = [*before, assemble(last, (took, "dim"))] if fits else [*before, last, styled(took[2:], "dim")]
         parts: list[TextPart] = [_MARKS[self.state], first, *(part for row in rest for part in ("\n  ", row))]
         lines: list[TextPart] = [(f"approval: {self.approval}", "dim")] if self.approval else []
         match self.state:

@@ -105,17 +105,19 @@ class SourcePane(Widget):
                 trials = "" if each.trials is None else f", trials known: {each.trials}"
                 lines.append(assemble((title, "dim"), *_forecast(each), (f" · {each.origin}{trials}", "dim")))
         if m is not None:
-            lines.append(assemble(("measured ", "dim"), *_measured(row)))
+            label = "replayed " if m.provenance == "replay" else "measured "
+            lines.append(assemble((label, "dim"), *_measured(row)))
             lines += [styled(f"flags    {', '.join(m.flags)}", "$text-accent")] if m.flags else []
-        return Content("\n").join([*lines, *([styled(f.reason, "dim")] if f.reason else [])])
+        advice = ": ".join(filter(None, (f.advice, f.reason)))
+        return Content("\n").join([*lines, *([styled(advice, "dim")] if advice else [])])
 
 
 def _forecast(f: CandidateForecast) -> list[TextPart]:
     if f.median is None:
-        return [f.advice or "none"]
+        return ["none"]
     chances = {"P(ok)": f.p_valid, "P(better)": f.p_better, "conf": f.confidence}
-    words = [*(f"{name} {share(p)}" for name, p in chances.items() if p is not None), f.advice]
-    return [within(f.median, f.low, f.high), (" 80 %", "dim"), " · " + " · ".join(filter(None, words))]
+    words = [f" · {name} {share(p)}" for name, p in chances.items() if p is not None]
+    return [within(f.median, f.low, f.high), (" 80 %", "dim"), *words]
 
 
 def _measured(row: ListedCandidate) -> list[TextPart]:
@@ -128,4 +130,4 @@ def _measured(row: ListedCandidate) -> list[TextPart]:
     parts.append((verdict(row), f"$text-{mark}" if mark not in ("", "dim") else mark))
     if m.surprise is not None:
         parts += [" · off by ", (sigmas(m.surprise), "bold $text-accent" if abs(m.surprise) > SURPRISING else "")]
-    return [*parts, (" · replay", "dim")] if m.provenance == "replay" else parts
+    return parts

@@ -175,7 +175,7 @@ def test_columns_fit_and_the_most_wanted_stay(width: int) -> None:
     names = {c.name for c, _ in taken}
     if width >= 38:
         assert {"number", "change", "measured", "forecast"} <= names
-    if width >= 57:
+    if width >= 69:
         assert {"surprise", "verdict"} <= names
     if width >= 157:
         assert names == set(columns.BY_NAME)
