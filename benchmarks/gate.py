@@ -57,13 +57,14 @@ SIMULATED = {
     "normal": lambda rng, n: rng.standard_normal(n),
     "Student's t, 3 degrees of freedom": lambda rng, n: rng.standard_t(3, n) / math.sqrt(3),
     "one round in ten 5 times as far off": lambda rng, n: rng.standard_normal(n) * (1 + 4 * (rng.random(n) < 0.1)),
-    "log-normal": lambda rng, n: (rng.lognormal(0, 0.75, n) - math.exp(0.28125)) / 1.1496,
-    "log-normal, turned round": lambda rng, n: (math.exp(0.28125) - rng.lognormal(0, 0.75, n)) / 1.1496,
+    "log-normal": lambda rng, n: (rng.lognormal(0, 0.75, n) - 1) / 1.1496,
+    "log-normal, turned round": lambda rng, n: (1 - rng.lognormal(0, 0.75, n)) / 1.1496,
+    "log-normal, turned round, mean 0": lambda rng, n: (math.exp(0.28125) - rng.lognormal(0, 0.75, n)) / 1.1496,
     "each process one of two speeds": lambda rng, n: (
         0.1 * rng.standard_normal(n) + math.sqrt(2 - 0.02) * (rng.integers(0, 2, n) - rng.integers(0, 2, n))
     ),
 }
-"""Noise of a round with standard deviation 1, but for the outliers."""
+"""Noise of a round with standard deviation 1, but for the outliers, and with median 0, but for the last log-normal."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +174,11 @@ def runs_of(ratios: Sequence[float], tests: int) -> list[dict[str, Any]]:
     return runs
 
 
-def summed_up(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return for equal and for planted cases what their runs came to, with exact 95 % intervals."""
+def summed_up(rows: Sequence[dict[str, Any]], *, joined: bool = False) -> list[dict[str, Any]]:
+    """Return for equal and for planted cases what their runs came to, with exact 95 % intervals.
+
+    If `joined`, a case's rounds on all machines are one series, the first round of each machine first.
+    """
     from scipy import stats
 
     table: list[dict[str, Any]] = []
@@ -182,7 +186,9 @@ def summed_up(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for kind in (False, True):
         series: dict[tuple[int, str], list[float]] = {}
         for row in sorted((r for r in rows if r["planted"] == kind and r["log_ratios"]), key=lambda r: r["round"]):
-            series.setdefault((row.get("machine", 0), row["case"]), []).extend(row["log_ratios"].values())
+            series.setdefault((0 if joined else row.get("machine", 0), row["case"]), []).extend(
+                row["log_ratios"].values()
+            )
         cut = {key: runs_of(ratios, together) for key, ratios in series.items()}
         runs = [run for found in cut.values() for run in found]
         gates = [
@@ -193,6 +199,7 @@ def summed_up(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         spread = [statistics.stdev(ratios) for ratios in series.values() if len(ratios) > 1]
         line: dict[str, Any] = {
             "planted": kind,
+            "joined": joined,
             "kernels": len({case for _, case in series}),
             "machines": len({number for number, _ in series}),
             "rounds": sum(map(len, series.values())),
@@ -280,6 +287,8 @@ def show(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Print the table; returns it, empty where forewarp's own packages are missing."""
     try:
         table = summed_up(rows)
+        if table[0]["machines"] > 1:
+            table += summed_up(rows, joined=True)
     except ImportError as e:
         print(f"{len(rows)} ratios; the table takes {e.name}: --table FILE makes it elsewhere")
         return []
@@ -287,9 +296,10 @@ def show(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         counts = ", ".join(f"{v} {line[v]['count']}" for v in ("same", "slower", "faster", "too noisy"))
         sd = line["sd_of_a_round"]
         print(
-            f"{'3 % more work' if line['planted'] else 'equal'}: {line['kernels']} kernels on {line['machines']} "
-            f"machines, {line['runs']} runs of {line['rounds']} rounds: {counts}; not at their end: "
-            f"{line['unfinished']}; {line['gates']} gates of all kernels, {line['gates_with_alarm']} with an alarm"
+            f"{'3 % more work' if line['planted'] else 'equal'}: {line['kernels']} kernels on "
+            f"{'all' if line['joined'] else line['machines']} machines{' joined' * line['joined']}, {line['runs']} "
+            f"runs of {line['rounds']} rounds: {counts}; not at their end: {line['unfinished']}; "
+            f"{line['gates']} gates of all kernels, {line['gates_with_alarm']} with an alarm"
             + (f"; sd of a round {sd:.2%}" if sd else "")
         )
     return table

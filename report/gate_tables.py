@@ -126,9 +126,7 @@ def _conditions(result: GateResult) -> str:
     parts = ["against the lock" if result.against == "lock" else "a new environment against an old one"]
     parts += [f"on {result.device.name}" if result.device else "nothing was timed", f"threshold {result.threshold:.2g}"]
     if result.alarm_error is not None:
-        parts.append(
-            f"any false alarm over all kernels and looks: at most {result.alarm_error:.0%}, if rounds vary normally"
-        )
+        parts.append(f"any false alarm over all kernels and looks: at most {result.alarm_error:.0%}")
     named = [
         " ".join(f"{k} {v[k]}" for k in ("python", "torch", "triton", "driver") if v.get(k)) for v in result.versions
     ]

@@ -69,8 +69,8 @@ class GateResult(Part):
     device: Device | None = Field(description="Null where nothing was timed.")
     threshold: float
     alarm_error: float | None = Field(
-        description="Bound on the chance that any kernel is called slower or faster wrongly, for rounds that vary "
-        "normally; null against the lock."
+        description="Bound on the chance that any kernel is called slower or faster whose median round differs by the "
+        "threshold at most; null against the lock."
     )
     versions: list[dict[str, str]] = Field(description="Of each Python that was named; empty where none was started.")
     measurements: int

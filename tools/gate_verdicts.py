@@ -20,12 +20,11 @@ WORSE: Final = ("slower", "likely slower", "wrong", "does not compile")
 OPEN: Final = ("too noisy", "not compared")
 """Verdicts that say nothing of the kernel."""
 ALARM_ERROR: Final = 0.05
-"""Chance that any shape of any kernel is called slower, or faster, where its times differ by the threshold at most."""
+"""Chance that any shape is called slower, or faster, whose median round differs by the threshold at most."""
 ROUNDS: Final = (2, 3, 5, 8, 12, 19)
 """Numbers of rounds after which a shape may be called the same."""
-ALARM_ROUNDS: Final = ROUNDS[2:]
-"""Those after which it may be called slower or faster: a process may draw one of two speeds, and few rounds all draw
-the same."""
+ALARM_ROUNDS: Final = ROUNDS[3:]
+"""Those after which it may be called slower or faster: of fewer rounds, all lie to one side too often by chance."""
 CARD_SPREAD: Final = 0.0442
 """Distance (log-ratio) within which 95 % of the shapes came out again on another GPU of the same kind, or another day.
 
@@ -49,23 +48,20 @@ class PairedRatio:
 def judge(log_ratios: Sequence[float], threshold: float, tests: int) -> PairedRatio:
     """Judge one of `tests` shapes by one log-ratio (new / old) a round; each round has new processes of both sides.
 
-    The interval is Student's over the rounds, so that it holds what differs from process to process. `slower` and
-    `faster` are said where a one-sided interval lies beyond the threshold, at a level that leaves `ALARM_ERROR` for all
-    tests and all of `ALARM_ROUNDS` together (Bonferroni); `same` where it lies within, at a level for this shape's
-    looks alone: each `same` stands for its own kernel. Between looks, nothing is decided. Raises ValueError below two
-    rounds.
+    `slower` and `faster` are said where the mean lies beyond the threshold, and so many rounds do that a sign test
+    rejects a median within it, whatever the noise, at a level that leaves `ALARM_ERROR` for all tests and all of
+    `ALARM_ROUNDS` together (Bonferroni). `same` is said where Student's interval over the rounds lies within the
+    threshold, at a level for this shape's looks alone: each `same` stands for its own kernel. Between looks, nothing is
+    decided. Raises ValueError below two rounds.
     """
     n = len(log_ratios)
     centre, error = fmean(log_ratios), stdev(log_ratios) / math.sqrt(n)
-    beyond, within, shown = (
-        error * _quantile(1 - p, n - 1)
-        for p in (ALARM_ERROR / (tests * len(ALARM_ROUNDS)), ALARM_ERROR / len(ROUNDS), 0.025)
-    )
+    within, shown = (error * _quantile(1 - p, n - 1) for p in (ALARM_ERROR / len(ROUNDS), 0.025))
     margin, verdict = math.log1p(threshold), None
-    if n in ALARM_ROUNDS and centre - beyond > margin:
-        verdict = "slower"
-    elif n in ALARM_ROUNDS and centre + beyond < -margin:
-        verdict = "faster"
+    beyond = sum((ratio if centre > 0 else -ratio) > margin for ratio in log_ratios)
+    alarming = _sign_test(beyond, n) <= ALARM_ERROR / (tests * len(ALARM_ROUNDS))
+    if n in ALARM_ROUNDS and abs(centre) > margin and alarming:
+        verdict = "slower" if centre > 0 else "faster"
     elif n in ROUNDS and abs(centre) + within <= margin:
         verdict = "same"
     return PairedRatio(math.exp(centre), math.exp(centre - shown), math.exp(centre + shown), verdict)
@@ -77,6 +73,11 @@ def first_verdict(log_ratios: Sequence[float], threshold: float, tests: int) -> 
         if n <= len(log_ratios) and (found := judge(log_ratios[:n], threshold, tests)).verdict is not None:
             return found
     return judge(log_ratios, threshold, tests)
+
+
+def _sign_test(beyond: int, n: int) -> float:
+    """Return the chance that at least so many of `n` rounds lie beyond their median."""
+    return sum(math.comb(n, k) for k in range(beyond, n + 1)) / 2**n
 
 
 @cache

@@ -64,7 +64,7 @@ def kernel(**rounds: list[float]) -> TimedKernel:
 
 
 def test_a_kernel_is_open_until_each_of_its_shapes_is_decided() -> None:
-    equal, noisy = [0.0, 0.001, -0.001, 0.0, 0.001, -0.001], [0.0, 0.1, -0.1, 0.0, 0.1, -0.1]
+    equal, noisy = [0.0, 0.001, -0.001, 0.0] * 2, [0.0, 0.1, -0.1, 0.0] * 2
     assert kernel().is_open()
     assert kernel(even=equal, odd=noisy).is_open()
     assert kernel(even=equal).is_open()
