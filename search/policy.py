@@ -132,21 +132,23 @@ def _clueless(options: Sequence[Option]) -> bool:
 def _explore(
     options: Sequence[Option], situation: Situation, scored: Mapping[int, dict[str, float]], count: int
 ) -> dict[int, Decision]:
-    """Pick one by one what is farthest from all that is measured or picked; the first proposed of equals."""
+    """Pick one by one what is farthest from all that is measured or picked; the most promising of equals."""
     spans = _spans([*(o.candidate for o in options), *situation.measured])
     near = {
         o.proposal: min((_distance(o.candidate, m, spans) for m in situation.measured), default=math.inf)
         for o in options
     }
+    candidates = {o.proposal: o.candidate for o in options}
     picks: dict[int, Decision] = {}
     while len(picks) < min(count, len(options)):
-        chosen = max((o for o in options if o.proposal not in picks), key=lambda o: (near[o.proposal], -o.proposal))
+        left = (o.proposal for o in options if o.proposal not in picks)
+        chosen = max(left, key=lambda p: (near[p], scored[p]["score"], -p))
         # JSON has no infinity: a first pick is as far as another source.
-        facts = scored[chosen.proposal] | {"explore": 1.0, "distance": min(near[chosen.proposal], _OTHER_SOURCE)}
+        facts = scored[chosen] | {"explore": 1.0, "distance": min(near[chosen], _OTHER_SOURCE)}
         why = "far from what was measured" if situation.measured or picks else "nothing was measured yet"
-        picks[chosen.proposal] = Decision("measure", f"explore: {why}", facts["score"], facts)
+        picks[chosen] = Decision("measure", f"explore: {why}", facts["score"], facts)
         for o in options:
-            near[o.proposal] = min(near[o.proposal], _distance(o.candidate, chosen.candidate, spans))
+            near[o.proposal] = min(near[o.proposal], _distance(o.candidate, candidates[chosen], spans))
     return picks
 
 

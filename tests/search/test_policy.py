@@ -225,6 +225,17 @@ def test_exploring_goes_far_in_octaves_and_stops_at_its_number() -> None:
     assert decisions[0].numbers["known"] == decisions[0].numbers["discard"] == 0.0
 
 
+def test_exploring_begins_with_the_most_promising_of_equally_distant_programs() -> None:
+    kernels = [replace(seed(), source=f"// program {n}\n{seed().source}") for n in range(3)]
+    means = [0.0, 1.0, 0.5]
+    options = [
+        Option(i, k, Forecast(bins.from_normal(m, 1.5), 1.0, "f"), True)
+        for i, (k, m) in enumerate(zip(kernels, means, strict=True))
+    ]
+    settings = replace(SETTINGS, explore=2, measure_per_round=2)
+    assert measured(policy.decide(options, Situation(None, [], None), settings, random.Random(0))) == [1, 2]
+
+
 def test_an_audit_and_a_skip_are_known_from_then_on() -> None:
     decisions = decide([option(1, 2.0), option(2, 1.9), option(3, 0.0)], settings=replace(SETTINGS, audit=1.0))
     assert policy.is_audit(decisions[3])
