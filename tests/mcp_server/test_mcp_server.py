@@ -34,7 +34,7 @@ async def test_offers_few_tools_that_say_what_they_are_for(served: Served, mode:
         templates = {t.uri_template for t in (await client.list_resource_templates()).resource_templates}
         text = (await client.get_prompt("explain_this_verdict", {"run_id": "r-1"})).messages[0].content
     assert [t.name for t in tools] == TOOLS
-    assert len(text("instructions").encode()) <= 2048
+    assert len(texts.text("instructions").encode()) <= 2048
     for tool in tools:
         assert tool.description is not None
         assert len(tool.description.encode()) <= 2048
