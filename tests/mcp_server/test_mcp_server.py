@@ -15,6 +15,7 @@ from support.served_mcp import Mode, Served, call, ended, happens, refused
 
 from forewarp.archive.store import Archive, default_path
 from forewarp.gpu_runner.worker import least
+from forewarp.mcp_server import texts
 from forewarp.mcp_server.answers import LIMIT_BYTES, MeasureAnswer, reply, size
 from forewarp.mcp_server.spool import Spool
 from forewarp.tools.parts import Amounts, Place
