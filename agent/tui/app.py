@@ -20,7 +20,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.filter import LineFilter
 from textual.screen import Screen
-from textual.timer import Timer
 from textual.widgets import ContentSwitcher, Static
 
 import forewarp
@@ -49,6 +48,7 @@ from forewarp.agent.tui.printable import Printable, assemble
 from forewarp.agent.tui.prompt import History, Prompt, PromptBox
 from forewarp.agent.tui.source import SourcePane
 from forewarp.agent.tui.status import StatusLine, activity, model_name, parts
+from forewarp.agent.tui.timers import after
 from forewarp.agent.tui.wording import cut, seconds
 from forewarp.core.untrusted_text import printable
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
@@ -208,7 +208,7 @@ class ForewarpApp(App[int]):
         self._welcome = welcome(conversation.settings)  # reads files, which is not done once the screen is there
         self._history = history or History()
         self._armed = float("-inf")
-        self._telling: Timer | None = None
+        self._telling: asyncio.TimerHandle | None = None
         self._changed: dict[int, ListedCandidate] = {}
         self._shown_candidates = conversation.candidates
         for each in themes.THEMES:
@@ -282,7 +282,7 @@ class ForewarpApp(App[int]):
                 self._take_candidate(event)
             case ApprovalAsked():
                 self._approvals.ask(event)
-                self.set_timer(Approvals.GRACE_S, self._offer_keys)
+                after(self, Approvals.GRACE_S, self._offer_keys)
                 if self.turns.took > LONG_TURN_S:
                     self._announce(f"{event.tool} waits for your approval")
             case ApprovalGiven():
@@ -302,7 +302,7 @@ class ForewarpApp(App[int]):
             self._load_candidates()
         elif (row := self.conversation.candidates.of(event)) is not None:
             if not self._changed:
-                self.set_timer(FRAME_S, self._refresh_rows)
+                after(self, FRAME_S, self._refresh_rows)
             self._changed[row.number] = row
 
     def _load_candidates(self) -> None:
@@ -324,9 +324,9 @@ class ForewarpApp(App[int]):
     def _tell(self, text: str, for_s: float) -> None:
         """Show a message in the status line for some seconds: it covers nothing."""
         if self._telling is not None:
-            self._telling.stop()
+            self._telling.cancel()
         self._status.message = text
-        self._telling = self.set_timer(for_s, lambda: setattr(self._status, "message", ""))
+        self._telling = after(self, for_s, lambda: setattr(self._status, "message", ""))
 
     def _offer_keys(self) -> None:
         """Give a question the keys, unless something is being typed."""

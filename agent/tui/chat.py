@@ -12,13 +12,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.geometry import Size
 from textual.message import Message
-from textual.timer import Timer
 from textual.widgets import Static
 
 from forewarp.agent.candidates import Candidates
 from forewarp.agent.events import Answered, ApprovalAsked, ConversationEvent, Failed, Interrupted
 from forewarp.agent.tui.items import CallItem, FailedItem, Item, Items, MarkdownItem
 from forewarp.agent.tui.markdown import Prose
+from forewarp.agent.tui.timers import after
 
 WINDOW = 40
 """Most items that are mounted when a long conversation is opened, and once more with each scroll further back."""
@@ -112,7 +112,7 @@ class Chat(VerticalScroll):
         self._first = 0
         self._blocks: dict[Item, Block | MarkdownBlock] = {}
         self._changed: dict[Item, None] = {}
-        self._due: Timer | None = None
+        self._due: asyncio.TimerHandle | None = None
         self._pausing = self._behind = False
         self._took = 0.0
         self._mounting = asyncio.Lock()
@@ -157,11 +157,11 @@ class Chat(VerticalScroll):
 
     def _schedule(self, *, soon: bool = False) -> None:
         if soon and self._due is not None and self._pausing:
-            self._due.stop()
+            self._due.cancel()
             self._due = None
         if self._due is None:
             pause_s = FRAME_S if soon else min(max(FRAME_S, PAUSE * self._took), LONGEST_PAUSE_S)
-            self._due, self._pausing = self.set_timer(pause_s, self._draw), not soon
+            self._due, self._pausing = after(self, pause_s, self._draw), not soon
 
     async def _draw(self) -> None:
         """Mount new items, and draw changed ones again."""

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,6 +12,7 @@ from support.scripted_conversation import Scripted, Step, forecast, long_past, m
 from support.terminal import until
 from textual import events
 from textual.pilot import Pilot
+from textual.timer import Timer
 from textual.widgets import Static
 
 from forewarp.agent.events import (
@@ -649,6 +652,24 @@ async def test_another_conversation_taken_up_shows_its_candidates() -> None:
         await say(pilot, "/resume x")
         await until(pilot, lambda: len(app.query_one(CandidatesPane).rows) == 2)
         await seen(app, pilot, "before")
+
+
+async def test_what_is_to_be_drawn_later_is_drawn_though_the_thread_was_given_no_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late = Clock()
+
+    def get_time() -> float:
+        timer = sys._getframe(1).f_locals.get("self")
+        if isinstance(timer, Timer) and timer._repeat == 0:  # a timer that fires once, of which each look is late
+            late.now += 10
+            return late.now
+        return time.monotonic()
+
+    monkeypatch.setattr("textual.timer._time.get_time", get_time)
+    async with opened(Scripted([forecast("cccccccc"), TextDelta("an answer"), Answered("")]), WIDE) as (app, pilot):
+        await say(pilot, "go")
+        await seen(app, pilot, "an answer", "1 candidate")
 
 
 async def test_up_recalls_what_was_said_before() -> None:
