@@ -10,6 +10,7 @@ import json
 import os
 import select
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -122,25 +123,27 @@ def _bounded(describe: Callable[[], Signature], size: int | None, seconds: float
         raise ValueError(
             f"inputs and parameters take {size / 2**30:.1f} GiB, of which {MOST_BYTES >> 30} fit in main memory"
         )
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.close(reading)
-            with os.fdopen(writing, "w") as file:
+    # Not through a pipe: what the reference starts and leaves running would keep it open.
+    with tempfile.TemporaryFile("w+") as report:
+        pid = os.fork()
+        if pid == 0:
+            try:
                 try:
-                    json.dump({"signature": serde.to_data(describe())}, file)
+                    answer = {"signature": serde.to_data(describe())}
                 except Exception as e:  # told to the parent
-                    json.dump({"error": f"{type(e).__name__}: {e}"}, file)
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as file:
-        ready = select.select([file], [], [], seconds)[0]
+                    answer = {"error": f"{type(e).__name__}: {e}"}
+                json.dump(answer, report)
+                report.flush()
+            finally:
+                os._exit(0)
+        ended = os.pidfd_open(pid)
+        ready = select.select([ended], [], [], seconds)[0]
         if not ready:
             os.kill(pid, signal.SIGKILL)
-        text = file.read() if ready else ""
-    os.waitpid(pid, 0)
+        os.close(ended)
+        os.waitpid(pid, 0)
+        report.seek(0)
+        text = report.read() if ready else ""
     if not text:
         why = f"it takes more than {seconds:.0f} s on this processor" if not ready else "it ended its process"
         raise ValueError(why)

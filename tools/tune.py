@@ -18,7 +18,7 @@ from forewarp.core.errors import CandidateError, UsageError, WorkerError
 from forewarp.core.languages import C_SUFFIXES
 from forewarp.core.values import Target
 from forewarp.gpu_runner import devices
-from forewarp.inspection.tracing.files.loading import package_of
+from forewarp.inspection.tracing.files.loading import readable_beside
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools import sources
 from forewarp.tools.inspect_kernel import choose_target
@@ -145,7 +145,7 @@ class TuneJob:
             SourceFile(self._source, str(self._path)),
             self._target,
             request.python or sys.executable,
-            reads=[_readable(self._path)],
+            reads=readable_beside(str(self._path)),
             space=request.space,
         )
         self._stopped = False
@@ -253,12 +253,6 @@ class TuneJob:
                     if problem := self._tuner.keep_timings(one, path):
                         self._problems.append(f"{one.observed.space.kernel} in {one.observed.call}: {problem}")
                 (path / "forewarp.evidence.json").write_text(own)
-
-
-def _readable(path: Path) -> str:
-    """Return the folder that a file may read: its package's, or its own."""
-    package, root = package_of(path)
-    return str(root / package.partition(".")[0] if package else path.parent)
 
 
 def command(request: TuneRequest) -> str:

@@ -15,9 +15,8 @@ from forewarp.core.values import Candidate, Signature, Target, Task
 from forewarp.gpu_runner.executors.artifacts import ArtifactCache, key_of, need_room
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
 from forewarp.gpu_runner.worker.requests import ConfinedFolder, JobEnding, WorkerJob
-from forewarp.gpu_runner.worker.toolchain import private
 from forewarp.inspection.jobs import TraceFileJob, TraceJob
-from forewarp.inspection.tracing.files.loading import package_of
+from forewarp.inspection.tracing.files.loading import readable_beside
 from forewarp.inspection.tracing.values import IMPORT, TRACE_FILE, SourceFile, Trace, WorkloadTrace
 
 CACHE_VERSION = "4"
@@ -76,7 +75,7 @@ class Traces:
         key = self._key(serde.to_data(file), dict(versions), _last_change_beside(file.path))
 
         def job(folder: ConfinedFolder) -> TraceFileJob:
-            folder = replace(folder, reads=_own_files(file.path))
+            folder = replace(folder, reads=readable_beside(file.path))
             return TraceFileJob(file=file, target=self._target, folder=folder, limit_s=self._limit_s)
 
         return self._kept(key) or self._trace(job, None, key)
@@ -128,15 +127,6 @@ def _failure(reply: Reply, limit_s: float) -> str:
         return "" if ended.status == "ok" else readable(ended.log)
     status, log = reply.ending(limit_s)
     return f"tracing ended early ({status}): {log}"
-
-
-def _own_files(path: str) -> tuple[str, ...]:
-    """Return what a file may read of its neighbours: the folder that it imports from, unless that is a home."""
-    if not path:
-        return ()
-    place = Path(path).resolve()
-    _, root = package_of(place)
-    return (str(place if private(str(root)) else root),)
 
 
 def _last_change_beside(path: str) -> float:

@@ -107,7 +107,7 @@ def language_of(source: str, suffix: str = "") -> Language:
     """Tell the language by suffix, then by text."""
     if suffix in C_SUFFIXES:
         return C_SUFFIXES[suffix]
-    if re.search(r"^(class\s+ModelNew\b|def\s+custom_kernel\b|custom_kernel\s*=)", source, re.MULTILINE):
+    if re.search(r"^(class\s+ModelNew\b|def\s+custom_kernel\b|(ModelNew|custom_kernel)\s*=)", source, re.MULTILINE):
         return "python"
     if "triton" in source and "@triton.jit" in source:
         return "triton"

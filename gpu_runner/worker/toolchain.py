@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib.machinery import PathFinder
@@ -103,7 +104,8 @@ def _compilers() -> Iterator[str]:
 
 
 def private(path: str) -> bool:
-    """Return whether a folder is the root, or somebody's home, or holds one."""
+    """Return whether a folder is the root, somebody's home or one that all users share, or holds one of these."""
     real = Path(os.path.realpath(path))
-    homes = {Path(os.path.realpath(os.path.expanduser("~"))), Path("/root"), Path("/home")}
-    return any(real == home or real in home.parents for home in homes) or real.parent == Path("/home")
+    shared = (os.path.expanduser("~"), tempfile.gettempdir(), "/root", "/home", "/tmp", "/var/tmp")
+    folders = {Path(os.path.realpath(folder)) for folder in shared}
+    return any(real == folder or real in folder.parents for folder in folders) or real.parent == Path("/home")

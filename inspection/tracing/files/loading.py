@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from forewarp.gpu_runner.worker.toolchain import private
 from forewarp.inspection.tracing.values import SourceFile
 
 _NAME = "inspected_file"
@@ -116,6 +117,20 @@ def package_of(path: Path) -> tuple[str, Path]:
         names.insert(0, folder.name)
         folder = folder.parent
     return ".".join(names), folder
+
+
+def readable_beside(path: str) -> tuple[str, ...]:
+    """Return what the code of a file may read beside its tools: what lies where it imports from, hidden files left out.
+
+    That is the file alone in a home or a folder that all users share, and nothing for code without a file ("").
+    """
+    if not path:
+        return ()
+    place = Path(path).resolve()
+    _, root = package_of(place)
+    if private(str(root)):
+        return (str(place),)
+    return tuple(str(p) for p in sorted(root.iterdir()) if not p.name.startswith("."))
 
 
 def _listable(root: Path, package: str) -> Path:
