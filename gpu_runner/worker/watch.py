@@ -87,15 +87,19 @@ def strays(keep: Collection[int]) -> list[int]:
     return [p.pid for p in processes().values() if p.parent == me and p.pid not in keep]
 
 
-def end_strays(keep: Collection[int], within_s: float = 1.0) -> None:
-    """Kill adopted orphans and their descendants, over and over, until none is left or the time is up."""
-    deadline = time.monotonic() + within_s
+def end_strays(keep: Collection[int], within_s: float = 8.0) -> None:
+    """Kill adopted orphans and their descendants, over and over, until none is left or the time is up.
+
+    Hundreds of processes may take seconds to die on a busy machine; one that waits for a broken device does not.
+    """
+    deadline, pause_s = time.monotonic() + within_s, 0.001
     while (found := strays(keep)) and time.monotonic() < deadline:
         end(found)
         for pid in found:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-        time.sleep(0.001)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.05)  # looking takes time from those that die
 
 
 def end(roots: Collection[int]) -> None:
