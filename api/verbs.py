@@ -153,8 +153,7 @@ def suite(
 
     `identical` measures each reference against itself instead of kernels. What the record holds is not measured again,
     so that a call that was interrupted goes on; `retry_failed` measures again what did not work. `on_progress` gets how
-    far it is after each measurement. `as_csv` and `as_markdown` of `forewarp.tools.suite_tables` make tables of the
-    result.
+    far it is after each measurement.
     """
     from forewarp.tools.suite import run_suite
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
@@ -73,15 +73,11 @@ def measure(request: MeasureManyRequest, *, output: Output = PLAIN) -> int:
 def suite(
     request: SuiteRequest,
     *,
-    csv: Annotated[
-        Path | None, Parameter(help="File to write the table to, besides table.csv in the folder of the record.")
-    ] = None,
     shown: Output = PLAIN,
 ) -> int:
     """Measure a folder of kernels on a folder of problems: correctness, verdicts, fast_1, fast_1.5 and fast_2."""
     from forewarp.report.documents import Artifact, SuiteDocument
     from forewarp.report.suite_tables import render
-    from forewarp.tools import suite_tables
     from forewarp.tools.signals import StopFlag, stopping
     from forewarp.tools.suite import run_suite
     from forewarp.tools.wording import clock
@@ -95,13 +91,8 @@ def suite(
         result = run_suite(request, progress=lambda p: tell(line(p)), stopped=stop.asked.is_set)
     made = [
         Artifact(kind="result", path=f"{result.output}/result.json"),
-        Artifact(kind="candidates", path=f"{result.output}/table.csv"),
         Artifact(kind="report", path=f"{result.output}/table.md"),
     ]
-    if csv is not None:
-        csv = csv.expanduser().absolute()
-        suite_tables.keep(csv, suite_tables.as_csv(result))
-        made.append(Artifact(kind="candidates", path=str(csv)))
     document = SuiteDocument(command="suite", artifacts=made, **dict(result))
     shown.show(document, lambda console: render(result, console, full=shown.verbose))
     if result.status == "interrupted":

@@ -1,31 +1,22 @@
-"""The tables of a suite as files: CSV for spreadsheets, Markdown for reports, and the whole result as JSON."""
+"""The result of a suite as files: Markdown for reports, and JSON."""
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 from forewarp.core.errors import UsageError
 from forewarp.core.files import write_whole
-from forewarp.core.untrusted_text import first_line, model_json, one_line, printable, spreadsheet_cell
+from forewarp.core.untrusted_text import first_line, model_json, one_line, printable
 from forewarp.tools import wording
-from forewarp.tools.parts import Interval
 from forewarp.tools.suite_results import Baseline, SuiteResult, SuiteRow, SuiteScores
 
-COLUMNS = (
-    *("problem", "kernel", "status", "verdict", "correct", "trusted"),
-    *("eager", "eager_low95", "eager_high95", "compile", "compile_low95", "compile_high95"),
-    *("kernel_us", "reference_us", "flags", "log", "sha256"),
-)
 TITLES: dict[Baseline, str] = {"eager": "eager", "compile": "torch.compile"}
 
 
 def write(result: SuiteResult, folder: Path) -> None:
-    """Write `result.json`, `table.csv` and `table.md` into a folder; raises `UsageError`."""
-    texts = {"result.json": model_json(result, indent=2) + "\n", "table.csv": as_csv(result)}
-    for name, text in (texts | {"table.md": as_markdown(result)}).items():
-        keep(folder / name, text)
+    """Write `result.json` and `table.md` into a folder; raises `UsageError`."""
+    keep(folder / "result.json", model_json(result, indent=2) + "\n")
+    keep(folder / "table.md", as_markdown(result))
 
 
 def keep(path: Path, text: str) -> None:
@@ -34,31 +25,6 @@ def keep(path: Path, text: str) -> None:
         write_whole(path, text)
     except OSError as e:
         raise UsageError(f"{path} cannot be written: {e.strerror}", hint="choose another place") from None
-
-
-def as_csv(result: SuiteResult) -> str:
-    """Return one line for each kernel; text that a spreadsheet would take for a formula has a ' before it."""
-    lines = io.StringIO(newline="")
-    table = csv.writer(lines)
-    table.writerow(COLUMNS)
-    for row in result.rows:
-        table.writerow(_cells(row))
-    return lines.getvalue()
-
-
-def _cells(row: SuiteRow) -> list[str]:
-    def number(value: float | None) -> str:
-        return "" if value is None else f"{value:.6g}"
-
-    def interval(value: Interval | None) -> list[str]:
-        return [""] * 3 if value is None else [number(v) for v in (value.ratio, value.low, value.high)]
-
-    return [
-        *(spreadsheet_cell(t) for t in (row.problem, row.kernel, row.status, row.verdict or "")),
-        *(str(flag).lower() for flag in (row.correct, row.trusted)),
-        *(*interval(row.eager), *interval(row.compile), number(row.kernel_us), number(row.reference_us)),
-        *(spreadsheet_cell(t) for t in ("; ".join(row.flags), first_line(printable(row.log)), row.sha256 or "")),
-    ]
 
 
 def as_markdown(result: SuiteResult) -> str:

@@ -1,13 +1,8 @@
 from __future__ import annotations
 
-import csv
-import io
-
-import pytest
-
 from forewarp.tools.parts import Device
 from forewarp.tools.suite_results import SuiteResult, SuiteRow, view
-from forewarp.tools.suite_tables import as_csv, as_markdown
+from forewarp.tools.suite_tables import as_markdown
 
 
 def result(**fields: str) -> SuiteResult:
@@ -31,27 +26,6 @@ def result(**fields: str) -> SuiteResult:
         output="out",
         seconds=0.0,
     )
-
-
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\x1b=1", " =1"])
-def test_no_cell_is_a_formula(text: str) -> None:
-    _, cells = csv.reader(
-        io.StringIO(
-            as_csv(
-                result(kernel=text, log=text),
-            )
-        )
-    )
-    for cell in cells:
-        assert not cell.strip().startswith(("=", "+", "-", "@"))
-        assert "\x1b" not in cell
-    assert cells[1].startswith("'")
-
-
-def test_cells_with_commas_quotes_and_lines_stay_one_cell() -> None:
-    header, cells = csv.reader(io.StringIO(as_csv(result(kernel='a,"b"'))))
-    assert len(header) == len(cells)
-    assert cells[1] == 'a,"b"'
 
 
 def test_markdown_shows_text_as_it_is() -> None:
