@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Collection
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -56,15 +56,18 @@ MAY: dict[str, set[str]] = {
 """The rooms that each room may import, imports inside functions counted; a folder's own line goes before its room's."""
 
 
+@cache
 def modules() -> dict[str, Path]:
     """Return every module of the product by its name without `forewarp.`."""
     paths = [p for room in ROOMS for p in (ROOT / room).rglob("*.py") if "seeds" not in p.parts]
     return {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in paths}
 
 
-def imported(path: Path, known: Collection[str], *, at_once: bool = False) -> set[str]:
+@cache
+def imported(path: Path, *, at_once: bool = False) -> frozenset[str]:
     """Return the modules of the product that one imports, anywhere in its text, or `at_once` as it is imported."""
     found: set[str] = set()
+    known = modules()
     tree = ast.parse(path.read_text())
     for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "forewarp":
@@ -73,7 +76,7 @@ def imported(path: Path, known: Collection[str], *, at_once: bool = False) -> se
             found |= {name if name in known else home for name in names}
         elif isinstance(node, ast.Import):
             found |= {a.name.removeprefix("forewarp.") for a in node.names if a.name.startswith("forewarp.")}
-    return found - {""}
+    return frozenset(found - {""})
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -96,9 +99,9 @@ def test_imports_go_the_allowed_way(home: str) -> None:
     for path in known.values():
         place = path.relative_to(ROOT).as_posix()
         if place.startswith(f"{home}/") and not place.startswith(others):
-            strange = {n for n in imported(path, known) if n.split(".")[0] not in MAY[home] | {home.split("/")[0]}}
+            strange = {n for n in imported(path) if n.split(".")[0] not in MAY[home] | {home.split("/")[0]}}
             # A folder that stands above its room is not for the room.
-            strange |= {n for n in imported(path, known) if others and n.replace(".", "/").startswith(others)}
+            strange |= {n for n in imported(path) if others and n.replace(".", "/").startswith(others)}
             assert not strange, path
 
 
@@ -107,12 +110,12 @@ def test_inspection_needs_no_executor() -> None:
     above = ("gpu_runner.executors", "gpu_runner.remote")
     for name, path in known.items():
         if name.startswith("inspection"):
-            assert not {n for n in imported(path, known) if n.startswith(above)}, path
+            assert not {n for n in imported(path) if n.startswith(above)}, path
 
 
 def test_no_import_goes_in_a_circle() -> None:
     known = modules()
-    TopologicalSorter({name: imported(path, known) for name, path in known.items()}).prepare()
+    TopologicalSorter({name: imported(path) for name, path in known.items()}).prepare()
 
 
 def test_a_public_name_is_one_thing() -> None:
@@ -157,7 +160,7 @@ def test_no_face_starts_with_torch() -> None:
     reached, new = set[str](), {name for name in known if name.split(".")[0] in FACES}
     while new:
         reached |= new
-        new = {n for name in new for n in imported(known[name], known, at_once=True) if n in known} - reached
+        new = {n for name in new for n in imported(known[name], at_once=True) if n in known} - reached
     for path in (known[name] for name in reached):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Import | ast.ImportFrom):

@@ -28,7 +28,7 @@ SEEDS = range(16)
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("whole") / "a.db"
     with Archive(path) as archive:
-        for count in (120, 60):
+        for count in (40, 20):
             Writer(archive, count).write()
         for tile in (16, 32, 64):
             kernel = synthetic.seed(TILE=tile)

@@ -114,6 +114,7 @@ def test_locking_again_is_the_same_file_and_keeps_other_kernels(folder: Path, ex
     assert [k.path for k in read_lock(folder / "lock.json").kernels] == ["softmax.cpp", "softmax.cu"]
 
 
+@pytest.mark.slow
 def test_times_of_other_devices_stay_until_the_source_changes(folder: Path, executors: Executors) -> None:
     lock_kernels(request(folder, "softmax.cu"), executors=executors)
     path = folder / "lock.json"
