@@ -32,7 +32,9 @@ import forewarp
 
 PROMPT = "Make {task} faster on this CPU with the tools of forewarp: forecast, measure, then a short search."
 LIMIT_S = 240
-MOST_CALLS = 10
+MOST_CALLS, MOST_WAITS = 10, 12
+"""Calls of the server, and waits for one that still connects: some five seconds each, as long as clients try."""
+
 KERNEL = """\
 /*forewarp
 format = 1
@@ -76,7 +78,7 @@ class Played:
             self.calls[-1].setdefault("seconds", round(time.monotonic() - self.calls[-1].pop("began"), 1))
         if not ours:
             waits = {"WaitForMcpServers": {}, "exec_command": {"cmd": "sleep 5"}}
-            if (wait := next((name for name in waits if name in names), None)) and self.other.count(wait) < 3:
+            if (wait := next((name for name in waits if name in names), None)) and self.other.count(wait) < MOST_WAITS:
                 self.other.append(wait)
                 return {"tool_calls": [{"name": wait, "arguments": waits[wait]}]}
             self.other.append("text")
