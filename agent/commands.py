@@ -265,7 +265,7 @@ class SlashCommands:
         file = _existing(self._settings.folder, given.first)
         budget = _integer(given.words[1], "how many to measure") if len(given.words) > 1 else SEARCH_BUDGET
         arguments = {"file": file, "budget": budget, "target": given.last("--target")}
-        return await self._as_tool("tune", self._tools.tune, arguments, **arguments)
+        return _tuning(await self._result_of("tune", self._tools.tune, arguments, **arguments))
 
     @command("[TASK] [N] [--seed-kernel FILE]", words=2, option="--seed-kernel")
     async def search(self, given: Arguments) -> str:
@@ -765,6 +765,19 @@ def _inspection(found: Mapping[str, Any]) -> str:
         first, shapes, findings = check_lines(kernel.check)
         lines += [first, *shapes, *findings]
     return "\n\n".join([*parts, *(["\n".join(f"- {line}" for line in lines)] if lines else [])])
+
+
+def _tuning(found: Mapping[str, Any]) -> str:
+    """Return the configurations of each kernel and the change of the file as Markdown."""
+    from forewarp.report.tune_tables import HEADS, MOST, figures
+    from forewarp.tools.tune import TuneResult
+
+    result = TuneResult.model_validate({name: value for name, value in found.items() if name != "tuned"})
+    parts = [
+        _table(" | ".join(HEADS), [(c.configuration, *figures(c)) for c in kernel.configurations[:MOST]])
+        for kernel in result.kernels
+    ]
+    return "\n\n".join([*parts, *([fenced(result.patch, "diff")] if result.patch else [])])
 
 
 def _listed_conversations(place: Place) -> str:

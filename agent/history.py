@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic_ai.messages import (
     ModelMessage,
@@ -16,6 +16,8 @@ from pydantic_ai.messages import (
 )
 
 from forewarp.core.errors import UsageError
+
+Message = TypeVar("Message", bound=ModelMessage)
 
 BLOCK = 16_000
 """Characters after which older texts are left out: the latest one to two blocks are sent whole."""
@@ -44,6 +46,32 @@ def shortened(history: Sequence[ModelMessage], block: int = BLOCK) -> list[Model
 def without_long_texts(message: ModelMessage) -> ModelMessage:
     """Return a message without the long texts of its calls and results."""
     return replace(message, parts=[_short(part) for part in message.parts])
+
+
+def encodable(message: Message) -> Message:
+    """Return a message without halves of surrogate pairs: one of them would make every later request fail."""
+    parts = [_encodable_part(part) for part in message.parts]
+    return (
+        replace(message, parts=parts) if any(a is not b for a, b in zip(parts, message.parts, strict=True)) else message
+    )
+
+
+def _encodable_part(part: Any) -> Any:
+    names = [name for name in ("content", "args", "tool_name", "tool_call_id") if hasattr(part, name)]
+    texts = {name: _encodable(getattr(part, name)) for name in names}
+    return part if all(texts[name] == getattr(part, name) for name in names) else replace(part, **texts)
+
+
+def _encodable(value: Any) -> Any:
+    match value:
+        case str():
+            return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
+        case dict():
+            return {_encodable(k): _encodable(v) for k, v in value.items()}
+        case list():
+            return [_encodable(v) for v in value]
+        case _:
+            return value
 
 
 def length_of(messages: Iterable[ModelMessage]) -> int:
@@ -87,7 +115,7 @@ def arguments_of(part: ToolCallPart) -> dict[str, Any] | None:
     """Return a call's arguments; None where the model wrote them malformed."""
     try:
         return part.args_as_dict(raise_if_invalid=True)
-    except (ValueError, AssertionError):
+    except (ValueError, AssertionError, RecursionError, TypeError):  # TypeError for half a surrogate pair
         return None
 
 

@@ -47,7 +47,7 @@ from forewarp.agent.events import (
     ToolReturned,
     UserSaid,
 )
-from forewarp.agent.history import BLOCK, arguments_of, length_of, shortened
+from forewarp.agent.history import BLOCK, arguments_of, encodable, length_of, shortened
 from forewarp.core.errors import ForewarpError, ModelError, UsageError
 
 if TYPE_CHECKING:
@@ -242,13 +242,20 @@ class ModelTurn:
         except exceptions.ModelContextWindowExceededError as e:
             raise ContextFullError(self._model.error(e).message, _named_window(e)) from e
         except (exceptions.AgentRunError, exceptions.UserError, OSError) as e:
-            if isinstance(e.__cause__, json.JSONDecodeError):
+            if isinstance(e.__cause__, json.JSONDecodeError | UnicodeDecodeError):
                 raise self._broken_off() from e
             error = self._model.error(e)
+            if isinstance(e, exceptions.UnexpectedModelBehavior) and not isinstance(e, exceptions.ContentFilterError):
+                feedback = f"Your last answer was of no use: {e}"
+                raise _NoAnswerError(error.message, feedback=feedback, hint=error.hint) from e
             wait_s = getattr(e, "retry_after", None)
             if not error.retryable or (wait_s is not None and wait_s > LONGEST_ASKED_S):
                 raise error from e
             raise _NoAnswerError(error.message, wait_s=wait_s, hint=error.hint) from e
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as e:
+            if not self._silence.waits:
+                raise
+            raise self._broken_off() from e  # the libraries found something else than an answer in the stream
         finally:
             self._silence.end()
             self._hooks.context = None
@@ -315,7 +322,7 @@ class ModelTurn:
                 )
             self._steps_left -= 1
         room = self._room()
-        sent = shortened(messages, min(BLOCK, room))
+        sent = [encodable(message) for message in shortened(messages, min(BLOCK, room))]
         self._sent_length = length_of(sent)
         length, tokens = self._counted
         tokens += (self._sent_length - length) / CHARACTERS_PER_TOKEN
@@ -344,7 +351,7 @@ class ModelTurn:
         if not response.tool_calls and _CALL_AS_TEXT.search(text):
             raise _NoAnswerError(f"{label} wrote a call of a tool as text", feedback=_AS_TEXT)
         self._tries.clear()
-        return response
+        return encodable(response)
 
     def refusal(self, call: ToolCallPart) -> dict[str, Any] | None:
         """Return an error in place of a call that was made too often, with the same result each time."""
@@ -437,6 +444,11 @@ class _Silence:
         self._limit_s, self._give_up = limit_s, give_up
         self._alarm: asyncio.TimerHandle | None = None
         self._began = 0.0
+
+    @property
+    def waits(self) -> bool:
+        """True while an answer is awaited, or comes."""
+        return self._alarm is not None
 
     def begin(self) -> None:
         """Begin to wait for an answer."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from forewarp.tools.tune import TriedConfiguration, TuneResult
 
+HEADS = ("configuration", "forecast", "registers", "shared", "measured", "speed-up [95 %]", "")
 MOST = 10
 REST = 70
 """Columns that a table takes beside the configurations; where these are wider than what is left, names stand above."""
@@ -34,9 +35,8 @@ def render(result: TuneResult, console: Console, *, full: bool = False) -> None:
         if max(map(len, labels)) > console.width - REST:
             names, labels = _values(labels)
             console.print(f"configuration: {names}")
-        heads = ("configuration", "forecast", "registers", "shared", "measured", "speed-up [95 %]", "")
-        rows = [(label, *_figures(c)) for label, c in zip(labels, shown, strict=True)]
-        console.print(display.table(heads, rows))
+        rows = [(label, *figures(c)) for label, c in zip(labels, shown, strict=True)]
+        console.print(display.table(HEADS, rows))
         if kernel.measured:
             console.print(f"speed-ups are over {kernel.baseline}", style="dim")
         if full and kernel.protections:
@@ -58,7 +58,8 @@ def _values(labels: Sequence[str]) -> tuple[str, list[str]]:
     return " ".join(names), [" ".join(part.get(n, "–").rjust(widths[n]) for n in names) for part in parts]
 
 
-def _figures(c: TriedConfiguration) -> tuple[str, ...]:
+def figures(c: TriedConfiguration) -> tuple[str, ...]:
+    """Return the cells of a configuration that stand behind it, in the columns of `HEADS`."""
     registers = "–" if c.registers is None else f"{c.registers}" + (f" + {c.spills} spilled" if c.spills else "")
     return (
         f"{c.forecast:.2f}",

@@ -198,7 +198,7 @@ def inspect_kernels(
     with sessions.closing_executors(executors) as kept:
         executor = kept.compiler(place, target)
         for number, kernel in enumerate(request.kernels, 1):
-            stage(f"inspecting {kernel.path or 'kernel'} ({number} of {len(request.kernels)})")
+            stage(f"inspecting {Path(kernel.path or 'kernel').name} ({number} of {len(request.kernels)})")
             if task is None:
                 found.append(_inspect_file(executor, request, kernel))
             else:

@@ -354,3 +354,17 @@ async def test_inspect_and_check_show_launches_problems_and_shapes(say: Say, fol
     assert "| kernel | grid × block | waves |" in text
     assert "CPU-interpreted: ok" in text
     assert "programs, error" in text
+
+
+@pytest.mark.slow
+async def test_tune_shows_configurations_and_the_change(say: Say, folder: Path) -> None:
+    (folder / "tuned.py").write_text(
+        "import torch\nimport triton\nimport triton.language as tl\n\n"
+        '@triton.autotune(configs=[triton.Config({"N": n}) for n in (256, 512)], key=[])\n'
+        "@triton.jit\ndef k(x, N: tl.constexpr):\n    tl.store(x + tl.arange(0, N), 1.0)\n\n"
+        "def run(x):\n    k[(1,)](x)\n\n"
+        'if __name__ == "__main__":\n    run(torch.empty(512, device="cuda"))\n'
+    )
+    text = noted(await say("/tune tuned.py --target h100"))
+    assert "| configuration | forecast |" in text
+    assert "```diff\n--- a/tuned.py" in text

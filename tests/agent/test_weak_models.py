@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.faulty_provider import Provider, Reply, serving
+from support.faulty_provider import GARBAGE, Provider, Reply, serving
 from support.scripted_model import scripted
 
 from forewarp.agent import model_turn
@@ -260,18 +260,21 @@ def malformed(random_: random.Random) -> Reply:
             }
         )
         cut = good[: random_.randrange(len(good) + 1)]
-        noise = "".join(random_.choices(string.printable + "é\u2028\ud7ff", k=random_.randrange(30)))
-        return random_.choice([good, good, cut, noise, f"{good}{good}", f"[{good}]", "null", "", '"text"', "1"])
+        deep = f'{{"path": {"[" * 3000}{"]" * 3000}}}'
+        noise = "".join(random_.choices(string.printable + "é\u2028\ud7ff\ud800", k=random_.randrange(30)))
+        return random_.choice([good, good, cut, noise, deep, f"{good}{good}", f"[{good}]", "null", "", '"text"', "1"])
 
     calls = [(random_.choice(names), arguments()) for _ in range(random_.choice([0, 0, 1, 1, 2, 5]))]
-    text = random_.choice(["", "", " \n", "Fine.", "<tool_call>", "\x1b[2J", "```" * 9, "x" * 5000, "[bold]{}[/]"])
+    text = random_.choice(
+        ["", "", " \n", "Fine.", "<tool_call>", "\x1b[2J", "```" * 9, "x" * 5000, "[bold]{}[/]", "half \ud800"]
+    )
     return Reply(
         text,
         calls,
         finish=random_.choice([None, None, None, "", "stop", "length", "content_filter", "tool_calls"]),
         status=random_.choice([200] * 12 + [400, 429, 500]),
         message=random_.choice(["", "no", "maximum context length is 32768 tokens"]),
-        breaks=random_.choice([""] * 12 + ["before", "middle", "garbage"]),
+        breaks=random_.choice([""] * 12 + ["before", "middle", *GARBAGE]),
         thinking=random_.choice(["", "", "Hm."]),
     )
 
@@ -298,3 +301,12 @@ async def test_five_hundred_malformed_answers_end_with_a_sentence_each(
                     assert message.strip()
                 case other:
                     raise AssertionError(other)
+
+
+@pytest.mark.slow  # loads the providers' libraries
+async def test_half_a_surrogate_pair_makes_no_later_request_fail(talk_to: Callable[..., Conversation]) -> None:
+    with serving(Reply("half \ud800", [("read_file", '{"path": "\ud800.py"}')]), GOOD) as provider:
+        talk = talk_to(provider)
+        assert isinstance((await turn(talk))[-1], Answered)
+        assert isinstance((await turn(talk, "And now?"))[-1], Answered)
+        assert "half ?" in json.dumps(provider.asked[-1])

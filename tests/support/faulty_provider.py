@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+GARBAGE = {"garbage": "data: {this is no JSON\n\n", "array": "data: [1, 2]\n\n"}
+
 Call = tuple[str, str]
 """Name of a tool, and its arguments as text, which need not be JSON."""
 
@@ -22,8 +24,8 @@ class Reply:
     """What a provider sends: text, calls, and how it ends.
 
     `finish` is OpenAI's word (stop, length, content_filter, tool_calls); "" ends the stream without any. `breaks` is
-    where it goes wrong: before the head of the answer, in the middle of it, or by garbage. `silent_s` is waited in the
-    middle, with pings where `pings` is set.
+    where it goes wrong: before the head of the answer, in the middle of it, or by one of `GARBAGE`. `silent_s` is
+    waited in the middle, with pings where `pings` is set.
     """
 
     text: str = ""
@@ -103,8 +105,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if reply.breaks == "middle":
                     self.connection.close()
                     return
-                if reply.breaks == "garbage":
-                    self._send("data: {this is no JSON\n\n")
+                self._send(GARBAGE.get(reply.breaks, ""))
                 self._be_silent(reply)
             self._send(event)
 
