@@ -87,14 +87,15 @@ def as_markdown(result: GateResult) -> str:
 
 def as_junit(result: GateResult) -> str:
     """Return a test suite in JUnit's XML: a kernel that got worse failed, one that tells nothing was skipped."""
-    suite = ElementTree.Element("testsuite", name="forewarp gate", tests=str(len(result.rows)))
+    suite = ElementTree.Element("testsuite", name="forewarp gate", tests=str(len(result.rows)), errors="0")
     for key, group in (("failures", WORSE), ("skipped", OPEN)):
         suite.set(key, str(sum(row.verdict in group for row in result.rows)))
     for name, row in zip(_names(result.rows), result.rows, strict=True):
         case = ElementTree.SubElement(suite, "testcase", classname=one_line(row.task or "no task"), name=one_line(name))
         tag = "failure" if row.verdict in WORSE else "skipped" if row.verdict in OPEN else ""
         if tag:
-            said = ElementTree.SubElement(case, tag, message=one_line(f"{row.verdict}: {'; '.join(row.reasons)}"))
+            message = one_line(f"{row.verdict}: {'; '.join(row.reasons)}")
+            said = ElementTree.SubElement(case, tag, type=row.verdict, message=message)
             said.text = printable("\n".join((*row.reasons, *row.changes, row.log)))
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

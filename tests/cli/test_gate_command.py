@@ -101,10 +101,11 @@ def test_what_got_worse_is_named_in_every_form(locked: Run, tmp_path: Path) -> N
     assert any("local memory" in reason for reason in row["reasons"])
     assert "the source has changed since the lock" in row["changes"]
     suite = ElementTree.fromstring(Path("out/junit.xml").read_text())
-    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("1", "1", "0")
+    assert [suite.get(k) for k in ("tests", "failures", "errors", "skipped")] == ["1", "1", "0", "0"]
     failure = suite.find("testcase/failure")
     assert failure is not None
     assert "likely slower" in failure.get("message", "")
+    assert failure.get("type") == "likely slower"
     assert "**likely slower**" in Path("out/comment.md").read_text()
     assert [a["path"] for a in found["artifacts"]] == [str(tmp_path / "out" / n) for n in ("junit.xml", "comment.md")]
 

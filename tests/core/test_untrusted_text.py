@@ -17,6 +17,7 @@ HOSTILE = {
     "override": "\u202etxt.exe",
     "isolate": "\u2066x\u2069",
     "marks": "\u200e\u200f\u061c",
+    "no characters of XML": "a\ufffe\uffffb",
     "invisible": "a\u200b\u2060\ufeff\u00adb",
     "tags": "a\U000e0041b",
     "lines": "a\u2028b\u2029c\x85d",

@@ -29,5 +29,5 @@ def result(**fields: str) -> SuiteResult:
 
 
 def test_markdown_shows_text_as_it_is() -> None:
-    shown = as_markdown(result(kernel="a|b <img src=x> [l](u) `c`\x1b[2J\nd"))
-    assert "a\\|b &lt;img src=x> \\[l](u) \\`c\\`\\[2J d" in shown
+    shown = as_markdown(result(kernel="a|b <img src=x> [l](u) `c`\x1b[2J\nd @user ~~e~~ &amp;"))
+    assert "a\\|b &lt;img src=x&gt; \\[l](u) \\`c\\`\\[2J d @<!-- -->user \\~\\~e\\~\\~ &amp;amp;" in shown
