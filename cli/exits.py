@@ -69,9 +69,13 @@ def _hint(error: Exception) -> str:
 
 
 def misused(error: CycloptsError, arguments: Sequence[str]) -> int:
-    """Report arguments that do not fit the verb."""
+    """Report arguments that do not fit the verb, and what one is that is missing."""
+    from cyclopts import MissingArgumentError
+
     command = " ".join(("forewarp", *(error.command_chain or ())))
-    report(arguments, "usage", " ".join(str(error).split()), f"`{command} --help` says what is allowed")
+    missing = error.argument if isinstance(error, MissingArgumentError) else None
+    about = f"{missing.name}: {missing.parameter.help} " if missing and missing.parameter.help else ""
+    report(arguments, "usage", " ".join(str(error).split()), f"{about}`{command} --help` says what is allowed")
     return USAGE
 
 

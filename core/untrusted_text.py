@@ -12,7 +12,8 @@ from typing import Any
 
 _CONTROLS = (
     "\x7f-\x9f"  # DEL and the C1 controls, which 8-bit terminals read as ESC sequences
-    "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff"  # invisible, text direction, and what XML does not allow
+    "\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # invisible, and text direction
+    "\ufffe\uffff"  # no characters of XML
     "\U000e0000-\U000e007f"  # invisible tags
 )
 _SURROGATES = "\ud800-\udfff"  # bytes of a file name that are not UTF-8

@@ -98,7 +98,7 @@ class _State:
 
     @property
     def verdict(self) -> GateVerdict:
-        return next(v for v in ORDER if v in self.reasons or v == "same")
+        return next(v for v in ORDER if v in self.reasons or (v == "not compared" and not self.reasons))
 
     @property
     def failed(self) -> bool:
@@ -106,7 +106,7 @@ class _State:
         return bool({"does not compile", "wrong", "not compared"} & self.reasons.keys())
 
     def row(self) -> GateRow:
-        reasons = self.reasons.get(self.verdict, [])
+        reasons = self.reasons.get(self.verdict, ["nothing of it can be compared here: it runs on another device"])
         kernel = self.kernel
         found = {"shapes": self.shapes, "changes": self.changes, "log": self.log}
         return GateRow.of(kernel, verdict=self.verdict, reasons=reasons, **found)
@@ -236,10 +236,10 @@ class _Check:
         elif not result.trusted:
             state.say("not compared", result.summary, result.log)
         elif (before := kernel.measured.get(result.device.name)) is None:
-            state.changes.append(f"times of {result.device.name} are not in the lock")
+            state.say("same", f"outputs; times of {result.device.name} are not in the lock")
         elif before.versions.get("torch") != (now := versions_of(result, place)).get("torch"):
             torch = f"{before.versions.get('torch')} → {now.get('torch')}"
-            state.changes.append(f"times are not compared: with torch {torch} the reference may be another")
+            state.say("same", f"outputs; times are not compared: with torch {torch} the reference may be another")
         elif sign := verdicts.times_sign(before, result, self.request.margin):
             state.say("likely slower", f"{result.device.name}: {sign}")
         else:

@@ -194,6 +194,7 @@ def test_doctor_never_shows_a_key(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     [
         (["optimize", "softmux"], 2, "task", "softmux"),
         (["optimize"], 2, "usage", "TASK"),
+        (["apply", "model.py"], 2, "usage", "--with"),
         (["optimize", "softmax", "--bugdet", "3"], 2, "usage", "--budget"),
         (["optimize", "softmax", "--budget", "0"], 2, "usage", "budget"),
         (["optimize", "softmax", "--device", "tpu"], 2, "usage", "tpu"),
