@@ -31,7 +31,7 @@ _DIGEST = hashlib.sha256().digest_size
 # Of later DWARF, binutils take the name of the wrong file.
 _CANDIDATE = (
     *("-std=c++20", "-O1", "-g1", "-gdwarf-4", "-w", "-fmax-errors=5"),
-    *("-fno-exceptions", "-fpermissive", "-fno-strict-aliasing", "-fwrapv"),
+    *("-fno-exceptions", "-fno-omit-frame-pointer", "-fpermissive", "-fno-strict-aliasing", "-fwrapv"),
     # These make the compiler announce accesses and faults; the functions that it calls are in native/memory.cpp.
     *("-fsanitize=thread,alignment,bounds-strict", "-fsanitize-recover=alignment,bounds-strict"),
     *("--param", "tsan-distinguish-volatile=1", "--param", "tsan-instrument-func-entry-exit=0"),

@@ -63,6 +63,15 @@ struct Copy {
     uint32_t group;
 };
 
+// A thread that returned while others waited at a barrier, and where it had written last.
+struct Skip {
+    uintptr_t way;
+    unsigned thread;
+    const void* barrier;
+};
+
+Skip skips[SLOTS];
+unsigned skip_count;
 Range ranges[SLOTS];
 unsigned range_count;
 const Range* last = ranges;
@@ -228,6 +237,34 @@ void exchange(uintptr_t address) {
     }
 }
 
+// Names the place of a write: where it is made, and the calls on the thread's stack that led there.
+uintptr_t way_to(const void* at) {
+    uintptr_t way = uintptr_t(at);
+    auto frame = static_cast<const uintptr_t*>(__builtin_frame_address(0));
+    while (in_own_stack(uintptr_t(frame + 1))) {
+        way = way * 31 + frame[1];
+        auto outer = reinterpret_cast<const uintptr_t*>(frame[0]);
+        if (outer <= frame) break;
+        frame = outer;
+    }
+    return way;
+}
+
+// Code that a thread has reached without the barrier before it, which others have waited at, is no early return.
+void note_write(const void* at) {
+    const uintptr_t way = way_to(at);
+    device.wrote[device.thread] = way;
+    for (unsigned i = 0; i < skip_count; i++) {
+        const Skip& skip = skips[i];
+        if (skip.way != way) continue;
+        if (!known("divergent barrier", skip.barrier))
+            report("divergent barrier", skip.barrier, at,
+                   "thread %u came past this barrier without waiting, while thread %u of its block waited there",
+                   skip.thread, device.thread);
+        count_more("divergent barrier", skip.barrier, 1);
+    }
+}
+
 [[noreturn]] void out_of_bounds(uintptr_t address, size_t bytes, bool writes, const void* at) {
     char text[256];
     report("out of bounds", at, nullptr, "%s %zu bytes %s", writes ? "writes" : "reads", bytes,
@@ -241,6 +278,7 @@ inline void touch(uintptr_t address, size_t bytes, bool writes, const void* at, 
     const Range* range = find(address, bytes);
     if (!range || (writes && range->read_only)) out_of_bounds(address, bytes, writes, at);
     device.changes += writes && !atomic;
+    if (writes && range->kind != STACKS) note_write(at);
     device.atomics |= atomic && writes && range->kind == BUFFER;
     if (range->kind == DYNAMIC || range->kind == STATIC) shadow(*range, address, bytes, writes, atomic, at);
     if (range->kind == BUFFER && across_blocks && spots[range - ranges]) {
@@ -313,6 +351,8 @@ void begin_launch_memory(unsigned bytes, unsigned long long grid) {
 }
 
 void begin_block_memory() {
+    memset(device.wrote, 0, sizeof device.wrote);
+    skip_count = 0;
     linear_block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
     fenced = 0;
     memset(seen, 0, blocks * sizeof(uint32_t));
@@ -325,6 +365,13 @@ void begin_block_memory() {
     memset(reinterpret_cast<void*>(dynamic_range->begin), 0xFF, dynamic_range->end - dynamic_range->begin);
     if (static_range)
         memset(reinterpret_cast<void*>(static_range->begin), 0xFF, static_range->end - static_range->begin);
+}
+
+void skipped_barrier(unsigned thread, const void* barrier) {
+    const uintptr_t way = device.wrote[thread];
+    for (unsigned i = 0; i < skip_count; i++)
+        if (skips[i].way == way) return;
+    if (way && skip_count < SLOTS) skips[skip_count++] = {way, thread, barrier};
 }
 
 void settle_conflicts() {

@@ -128,6 +128,14 @@ void compare_places() {
     }
 }
 
+void note_skips() {
+    const void* at = nullptr;
+    for (unsigned i = 0; i < threads; i++)
+        if (fibers[i].state == BARRIER && fibers[i].barrier == 0) at = fibers[i].at;
+    for (unsigned i = 0; i < threads && at; i++)
+        if (fibers[i].state == DONE) skipped_barrier(i, at);
+}
+
 // Lets the threads at a barrier go on once it has all it waits for. Since Volta it waits for no thread that has returned.
 void try_barrier(int id) {
     unsigned waiting = 0;
@@ -140,7 +148,7 @@ void try_barrier(int id) {
     }
     waiting += device.arrived[id];
     if (waiting == 0 || waiting < (count ? unsigned(count) : alive)) return;
-    if (id == 0 && !count) compare_places();
+    if (id == 0 && !count) compare_places(), note_skips();
     device.arrived[id] = 0;
     device.epoch++;
     progressed = true;
@@ -148,6 +156,7 @@ void try_barrier(int id) {
         if (fibers[i].state != BARRIER || fibers[i].barrier != id) continue;
         fibers[i].state = READY;
         fibers[i].result = predicates;
+        device.wrote[i] = 0;
     }
 }
 
@@ -250,6 +259,11 @@ bool in_stack_guard(uintptr_t address) {
     const uintptr_t base = uintptr_t(stacks);
     return address >= base && address < base + MAX_THREADS * (STACK + STACK_GUARD) &&
            (address - base) % (STACK + STACK_GUARD) < STACK_GUARD;
+}
+
+bool in_own_stack(uintptr_t address) {
+    const uintptr_t base = uintptr_t(stacks) + current * (STACK + STACK_GUARD);
+    return address >= base + STACK_GUARD && address + sizeof(uintptr_t) <= base + STACK_GUARD + STACK;
 }
 
 unsigned thread_count() { return threads; }

@@ -23,6 +23,8 @@ struct Device {
     uint32_t epoch = 1;
     uint32_t warp_epochs[WARPS] = {};
     unsigned arrived[BARRIERS] = {};
+    // Of each thread, where it wrote last since its last barrier, with the calls that led there; 0 where it did not.
+    uintptr_t wrote[WARPS * 32] = {};
     const char* kernel = "";
     int launch = 0;
 };
@@ -44,8 +46,11 @@ void begin_block_memory();
 void settle_conflicts();
 const char* describe_address(uintptr_t address, size_t bytes, char* text, size_t size);
 
+void skipped_barrier(unsigned thread, const void* barrier);
+
 void make_stacks();
 bool in_stack_guard(uintptr_t address);
+bool in_own_stack(uintptr_t address);
 unsigned thread_count();
 void release_after_exit();
 void run_block(const Launch& what, bool descending);

@@ -106,6 +106,20 @@ def test_one_barrier_in_a_loop_is_not_divergent(checks: LocalExecutor) -> None:
     assert (check.status, check.findings) == ("ok", ())
 
 
+def test_a_barrier_that_half_of_a_block_comes_past_is_divergent(checks: LocalExecutor) -> None:
+    branch = "if (threadIdx.x < 64) __syncthreads();\n"
+    check = run(checks, samples.DOUBLE, samples.kernel(f"{branch}{samples.RIGHT_DOUBLE}"))
+    assert "came past this barrier without waiting" in found(check, "divergent barrier").message
+
+
+def test_who_returns_early_need_not_wait(checks: LocalExecutor) -> None:
+    index = "const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+    early = "if (threadIdx.x >= 64) {\nif (i < n) put(y + i, 2 * x[i]);\nreturn;\n}\n__syncthreads();\nif (i < n) put(y + i, 2 * x[i]);"
+    helper = "__device__ __noinline__ void put(float* to, float value) { *to = value; }\n"
+    check = run(checks, samples.DOUBLE, samples.kernel(index + early, before=helper))
+    assert (check.status, check.findings) == ("ok", ())
+
+
 @pytest.mark.slow
 def test_threads_that_wait_for_each_other_are_a_divergent_barrier(checks: LocalExecutor) -> None:
     body = samples.RIGHT_DOUBLE + "if (threadIdx.x % 2) __syncthreads();\nelse __syncwarp();"
