@@ -294,6 +294,10 @@ lets an attacker's task file loose in each verb, and private files be included b
 - Without root there is no user nobody and no process namespace. Names and arguments of your other
   processes can then be seen, but neither their memory nor their variables. That they cannot be sent signals needs Linux
   6.12 then.
+- Without a process namespace a candidate can choose the processors of your other processes, as any program of yours
+  can; their limits and priorities it cannot change.
+- A file without a task (`inspect`, `tune`) may read what lies beside it, hidden files left out; in a home or a shared
+  folder such as `/tmp`, itself alone.
 - Where no network namespace is to be had, as in a container, the filter refuses every socket that reaches further than
   this machine.
 - On CUDA, the driver decides: where it does not start under the filter, without capabilities or without your files,

@@ -289,6 +289,7 @@ _FORBIDDEN: dict[str, tuple[int, int]] = {
     "clock_adjtime": (305, 266),
     "adjtimex": (159, 171),
     "acct": (163, 89),
+    "ioprio_set": (251, 30),
     "quotactl": (179, 60),
     "syslog": (103, 116),
     "iopl": (172, -1),
@@ -302,6 +303,14 @@ _SOCKETS: dict[str, tuple[int, int]] = {"socket": (41, 198)}
 _GROUPS: dict[str, tuple[int, int]] = {"setpgid": (109, 154), "setsid": (112, 157)}
 # With these a stopped process could have itself sent the signal to go on.
 _TIMED_SIGNALS: dict[str, tuple[int, int]] = {"timer_create": (222, 107), "mq_notify": (244, 184)}
+# These change how another process of the same user may go on, or end it by a limit: for the caller itself only.
+_OF_A_PROCESS: dict[str, tuple[int, int]] = {
+    "prlimit64": (302, 261),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
+}
+_SETPRIORITY = (141, 140)
 _FCNTL, _F_SETSIG = (72, 25), 10
 _CLONE = (56, 220)
 _PRCTL = (157, 167)
@@ -344,6 +353,23 @@ def filter_program(machine: str, *, count_memory: bool, stoppable: bool = False)
             _instruction(_RETURN, _ERRNO | errno.EPERM),
             _instruction(_RETURN, _ALLOW),
         ]
+    for number in _OF_A_PROCESS.values():
+        steps += [
+            _instruction(_EQUAL, number[column], 0, 4),
+            _instruction(_LOAD, _FIRST_ARGUMENT),
+            _instruction(_EQUAL, 0, 1, 0),
+            _instruction(_RETURN, _ERRNO | errno.EPERM),
+            _instruction(_RETURN, _ALLOW),
+        ]
+    steps += [
+        _instruction(_EQUAL, _SETPRIORITY[column], 0, 6),
+        _instruction(_LOAD, _FIRST_ARGUMENT),
+        _instruction(_EQUAL, os.PRIO_PROCESS, 0, 2),
+        _instruction(_LOAD, _SECOND_ARGUMENT),
+        _instruction(_EQUAL, 0, 1, 0),
+        _instruction(_RETURN, _ERRNO | errno.EPERM),
+        _instruction(_RETURN, _ALLOW),
+    ]
     # Neither may it ask for a new namespace, nor not to be killed with its parent any more.
     steps += [
         _instruction(_EQUAL, _CLONE[column], 0, 2),

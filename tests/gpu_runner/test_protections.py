@@ -79,6 +79,24 @@ def test_calls_are_refused(tmp_path: Path, number: int, arguments: tuple[int, ..
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86-64")
+def test_limits_and_priorities_of_a_named_process_are_refused_and_its_own_are_not(tmp_path: Path) -> None:
+    def act() -> list[str]:
+        me, said = os.getpid(), list[str]()
+        calls = [(302, (who, 7, 0, 0)) for who in (me, 0)] + [(141, (0, who, 1)) for who in (me, 0)]
+        for number, arguments in (*calls, (141, (os.PRIO_PGRP, 0, 1)), (142, (me, 0)), (251, (1, 0, 0))):
+            try:
+                said.append(str(call(number, *arguments)()))
+            except OSError as e:
+                said.append(errno.errorcode[e.errno or 0])
+        return said
+
+    said, in_force = inside(act, tmp_path)
+    if "system calls filtered" not in in_force:
+        pytest.skip("seccomp is not to be had here")
+    assert said == str(["EPERM", "0", "EPERM", "0", "EPERM", "EPERM", "EPERM"])
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86-64")
 @pytest.mark.parametrize(
     ("number", "arguments"),
     [(222, (1, 0, 0)), (72, (0, 10, signal.SIGCONT)), (244, (0, 0))],

@@ -114,7 +114,8 @@ def test_a_barrier_that_half_of_a_block_comes_past_is_divergent(checks: LocalExe
 
 def test_who_returns_early_need_not_wait(checks: LocalExecutor) -> None:
     index = "const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
-    early = "if (threadIdx.x >= 64) {\nif (i < n) put(y + i, 2 * x[i]);\nreturn;\n}\n__syncthreads();\nif (i < n) put(y + i, 2 * x[i]);"
+    write = "if (i < n) put(y + i, 2 * x[i]);\n"
+    early = f"if (threadIdx.x >= 64) {{\n{write}return;\n}}\n__syncthreads();\n{write}"
     helper = "__device__ __noinline__ void put(float* to, float value) { *to = value; }\n"
     check = run(checks, samples.DOUBLE, samples.kernel(index + early, before=helper))
     assert (check.status, check.findings) == ("ok", ())
