@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+import torch
 from support.jobs import task_job
 from support.small_tasks import REFERENCE, small_task
 
 from forewarp.inspection import describing
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Compute in one thread: where earlier tests have used several, OpenMP hangs in a fork of this process."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
 def test_what_a_reference_leaves_running_holds_up_nothing(tmp_path: Path) -> None:
     leaving = f"""
         float(x[0, 0])  # shapes alone will not do
