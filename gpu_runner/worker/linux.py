@@ -303,14 +303,15 @@ _SOCKETS: dict[str, tuple[int, int]] = {"socket": (41, 198)}
 _GROUPS: dict[str, tuple[int, int]] = {"setpgid": (109, 154), "setsid": (112, 157)}
 # With these a stopped process could have itself sent the signal to go on.
 _TIMED_SIGNALS: dict[str, tuple[int, int]] = {"timer_create": (222, 107), "mq_notify": (244, 184)}
-# These change how another process of the same user may go on, or end it by a limit: for the caller itself only.
-_OF_A_PROCESS: dict[str, tuple[int, int]] = {
-    "prlimit64": (302, 261),
-    "sched_setparam": (142, 118),
-    "sched_setscheduler": (144, 119),
-    "sched_setattr": (314, 274),
+# These change how another process of the same user may go on, or end it by a limit. With these first arguments a
+# caller changes itself.
+_OF_ITSELF: dict[str, tuple[tuple[int, int], tuple[int, ...]]] = {
+    "prlimit64": ((302, 261), (0,)),
+    "sched_setparam": ((142, 118), (0,)),
+    "sched_setscheduler": ((144, 119), (0,)),
+    "sched_setattr": ((314, 274), (0,)),
+    "setpriority": ((141, 140), (os.PRIO_PROCESS, 0)),
 }
-_SETPRIORITY = (141, 140)
 _FCNTL, _F_SETSIG = (72, 25), 10
 _CLONE = (56, 220)
 _PRCTL = (157, 167)
@@ -323,6 +324,15 @@ def _instruction(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
 
 def _refusals(numbers: Iterable[int], error: int) -> list[bytes]:
     return [s for n in numbers for s in (_instruction(_EQUAL, n, 0, 1), _instruction(_RETURN, _ERRNO | error))]
+
+
+def _only_with(number: int, arguments: Sequence[int]) -> list[bytes]:
+    """Return the steps that refuse a call unless its first arguments, two at most, are these."""
+    places = (_FIRST_ARGUMENT, _SECOND_ARGUMENT)
+    steps = [_instruction(_EQUAL, number, 0, 2 * len(arguments) + 2)]
+    for count, (place, value) in enumerate(zip(places, arguments, strict=False), 1):
+        steps += [_instruction(_LOAD, place), _instruction(_EQUAL, value, 0, 2 * (len(arguments) - count) + 1)]
+    return [*steps, _instruction(_RETURN, _ALLOW), _instruction(_RETURN, _ERRNO | errno.EPERM)]
 
 
 def filter_program(machine: str, *, count_memory: bool, stoppable: bool = False) -> bytes:
@@ -353,23 +363,8 @@ def filter_program(machine: str, *, count_memory: bool, stoppable: bool = False)
             _instruction(_RETURN, _ERRNO | errno.EPERM),
             _instruction(_RETURN, _ALLOW),
         ]
-    for number in _OF_A_PROCESS.values():
-        steps += [
-            _instruction(_EQUAL, number[column], 0, 4),
-            _instruction(_LOAD, _FIRST_ARGUMENT),
-            _instruction(_EQUAL, 0, 1, 0),
-            _instruction(_RETURN, _ERRNO | errno.EPERM),
-            _instruction(_RETURN, _ALLOW),
-        ]
-    steps += [
-        _instruction(_EQUAL, _SETPRIORITY[column], 0, 6),
-        _instruction(_LOAD, _FIRST_ARGUMENT),
-        _instruction(_EQUAL, os.PRIO_PROCESS, 0, 2),
-        _instruction(_LOAD, _SECOND_ARGUMENT),
-        _instruction(_EQUAL, 0, 1, 0),
-        _instruction(_RETURN, _ERRNO | errno.EPERM),
-        _instruction(_RETURN, _ALLOW),
-    ]
+    for numbers, arguments in _OF_ITSELF.values():
+        steps += _only_with(numbers[column], arguments)
     # Neither may it ask for a new namespace, nor not to be killed with its parent any more.
     steps += [
         _instruction(_EQUAL, _CLONE[column], 0, 2),
