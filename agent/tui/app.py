@@ -205,7 +205,8 @@ class ForewarpApp(App[int]):
         self.view: View = "chat"
         self.turns = TurnQueue(conversation, self._take, clock)
         self._earlier, self._first, self._clock = earlier, first, clock
-        self._welcome = welcome(conversation.settings)  # reads files, which is not done once the screen is there
+        # It reads files: not once the screen is there, and not where something else is shown first.
+        self._welcome = "" if earlier or isinstance(conversation, Replay) else welcome(conversation.settings)
         self._history = history or History()
         self._armed = float("-inf")
         self._telling: asyncio.TimerHandle | None = None

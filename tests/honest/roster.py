@@ -89,5 +89,5 @@ def measure(executor: LocalExecutor, kernel: Kernel) -> MeasureResult:
 
 
 def is_believed(result: MeasureResult) -> bool:
-    """Whether the user is told nothing against the kernel, and to trust the time."""
+    """Return whether a user is told that the kernel is right and its time to be trusted."""
     return zoo.verdict_of(result) in zoo.BELIEVED

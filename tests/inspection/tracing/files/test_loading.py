@@ -1,4 +1,4 @@
-"""What the code of a file that has no task may read beside its tools."""
+"""Files and folders that are shown to the code of a file without a task."""
 
 from __future__ import annotations
 
