@@ -3,6 +3,7 @@
     python benchmarks/busy_machine.py --rounds 200 --resume
     python benchmarks/busy_machine.py --device cuda --busy 1 2 16 --rounds 200 --out busy_machine_h200.json
     python benchmarks/busy_machine.py --merge a.json b.json
+    python benchmarks/busy_machine.py --tiles 4 --busy --out benchmarks/results/busy_machine_small.json
     python benchmarks/busy_machine.py --table benchmarks/results/busy_machine.json
 
 Where a machine has many processors, several of these, each bound to two of them (`taskset`) and with a cache of its own
@@ -44,9 +45,10 @@ EXTRA, TILES, WORK = 50, {"cpu": 40, "cuda": 4096}, 50
 """Per mille of work that is planted, tiles of the shape by device, repeats per element."""
 
 
-def situations(busy: Sequence[int]) -> list[tuple[int, int]]:
-    """Return pairs of per mille of extra work and of busy processes."""
-    return [(extra, n) for extra in (0, EXTRA) for n in (0, *busy) if not (extra and n > 1)]
+def situations(busy: Sequence[int], tiles: int) -> list[tuple[int, int]]:
+    """Return pairs of per mille of extra work (none where that is less than a tile) and of busy processes."""
+    planted_extra = (0, EXTRA) if tiles * EXTRA >= 1000 else (0,)
+    return [(extra, n) for extra in planted_extra for n in (0, *busy) if not (extra and n > 1)]
 
 
 def share(count: int, of: int) -> dict[str, float]:
@@ -81,17 +83,17 @@ def summed_up(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return table
 
 
-def measured(device: str, busy: Sequence[int], rounds: range) -> Iterator[dict[str, Any]]:
+def measured(device: str, tiles: int, busy: Sequence[int], rounds: range) -> Iterator[dict[str, Any]]:
     """Measure in every situation, once in each round."""
     executor = LocalExecutor(devices.choose(device))
     burners = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(max(busy, default=0))]
     try:
         with tempfile.TemporaryDirectory() as folder:
-            task = planted.task(Path(folder), TILES[device])
+            task = planted.task(Path(folder), tiles)
             kernels = {extra: planted.kernel(device, work=WORK, extra=extra) for extra in (0, EXTRA)}
             builds = {extra: executor.compile(task, kernel) for extra, kernel in kernels.items()}
             for number in rounds:
-                order = situations(busy)
+                order = situations(busy, tiles)
                 random.Random(number).shuffle(order)
                 for extra, beside in order:
                     for i, burner in enumerate(burners):
@@ -102,6 +104,7 @@ def measured(device: str, busy: Sequence[int], rounds: range) -> Iterator[dict[s
                     yield (
                         {"extra": extra, "busy": beside, "status": m.status, "verdict": m.verdict}
                         | {"speedup": m.speedup, "low": m.low, "high": m.high, "by_means": by_means}
+                        | {"anchor_s": timed.anchor_median_s}
                         | {"other_processors": m.conditions.get("other_processors")}
                         | {"all_count": statistics.pairs_of(timed).all_count()}
                     )
@@ -117,6 +120,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--tiles", type=int, help="size of the shape, 1,024 elements each; by device")
     parser.add_argument("--busy", type=int, nargs="*", default=[1, 2], help="processes that keep a processor busy each")
     parser.add_argument("--resume", action="store_true", help="add rounds to those in the file")
     parser.add_argument("--out", type=Path, default=RESULT)
@@ -134,10 +138,11 @@ def main() -> None:
     else:
         kept = json.loads(args.out.read_text()) if args.resume and args.out.exists() else {}
         runs = list(kept.get("runs", []))
-        each = len(situations(args.busy))
+        tiles = args.tiles or TILES[args.device]
+        each = len(situations(args.busy, tiles))
         runs = runs[: len(runs) // each * each]
-        about = {"device": args.device, "extra_per_mille": EXTRA, "work": WORK, "tiles": TILES[args.device]}
-        for run in measured(args.device, args.busy, range(len(runs) // each, args.rounds)):
+        about = {"device": args.device, "extra_per_mille": EXTRA, "work": WORK, "tiles": tiles}
+        for run in measured(args.device, tiles, args.busy, range(len(runs) // each, args.rounds)):
             runs.append(run)
             write(args.out, about | {"summary": summed_up(runs), "runs": runs})
     for row in summed_up(runs):
