@@ -63,7 +63,12 @@ def test_the_patch_leaves_the_best_configurations(tuned: TuneResult, kernel: Pat
 @pytest.fixture(scope="module")
 def named_as_in_vllm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("vllm") / "scale.py"
-    path.write_text(SOURCE.replace("BLOCK", "BLOCK_SIZE_M"))
+    source = SOURCE.replace("BLOCK", "BLOCK_SIZE_M")
+    listed = next(line for line in source.splitlines() if line.startswith("CONFIGS = "))
+    path.with_name("listed").mkdir()  # no package, but importable
+    path.with_name("listed").joinpath("configurations.py").write_text(f"import triton\n\n{listed}\n")
+    path.with_name("beside.py").write_text("from listed.configurations import CONFIGS\n")
+    path.write_text(source.replace(listed, "from beside import CONFIGS"))
     return path
 
 

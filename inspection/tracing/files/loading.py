@@ -12,9 +12,10 @@ import stat
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,7 +47,8 @@ def load(file: SourceFile, bounded: Bounded) -> LoadedFile:
     path = _place(file)
     tree = ast.parse(file.source, path)
     package, root = package_of(Path(path))
-    sys.path.insert(0, str(_listable(root, package)))
+    sys.path.insert(0, str(root))
+    sys.meta_path.insert(0, _Beside(root))
     problems: list[str] = []
     if package:
         imported: list[ModuleType] = []
@@ -133,17 +135,26 @@ def readable_beside(path: str) -> tuple[str, ...]:
     return tuple(str(p) for p in sorted(root.iterdir()) if not p.name.startswith("."))
 
 
-def _listable(root: Path, package: str) -> Path:
-    """Return a folder to import a package from: where its own may not be listed, another with a link to the package."""
-    if not package:
-        return root
-    try:
-        os.listdir(root)
-    except PermissionError:
-        top, folder = package.partition(".")[0], Path(tempfile.mkdtemp())
-        (folder / top).symlink_to(root / top)
-        return folder
-    return root
+class _Beside:
+    """Finds modules in a folder by their names alone: a confined process may read what is in it, and not list it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+        """Return where a top-level module is, None where it is elsewhere; folders without `__init__.py` come last."""
+        del target
+        folder = self._folder / name
+        if path is not None or not name.isidentifier():
+            return None
+        for file, inside in ((folder / "__init__.py", [str(folder)]), (folder.with_suffix(".py"), None)):
+            if file.is_file():
+                return importlib.util.spec_from_file_location(name, file, submodule_search_locations=inside)
+        if not folder.is_dir() or PathFinder.find_spec(name) is not None:
+            return None
+        spec = ModuleSpec(name, None, is_package=True)
+        spec.submodule_search_locations = [str(folder)]
+        return spec
 
 
 def _module(path: str, package: str) -> ModuleType:
