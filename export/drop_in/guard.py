@@ -100,7 +100,7 @@ class _Guard:
             self._fitting[device] = device.type == self._device["kind"] and named
         if not self._fitting[device] or torch.is_autocast_enabled(device.type):
             return False
-        if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        if _followed(tensors) or (torch.is_grad_enabled() and any(t.requires_grad for t in tensors)):
             return False
         if case["writes"] and len({t.data_ptr() for t in tensors}) < len(tensors):
             return False
@@ -108,6 +108,15 @@ class _Guard:
             if t.device != device or not t.is_contiguous() or t.is_conj() or t.is_neg() or t.data_ptr() % 16:
                 return False
         return True
+
+
+def _followed(tensors: Sequence[torch.Tensor]) -> bool:
+    """Return whether torch follows the operations on tensors otherwise than by recording them for a backward pass.
+
+    That is so within `torch.func` (`jvp`, `vmap`, `grad`) and for forward-mode derivatives, which end at a kernel.
+    """
+    unpack = torch.autograd.forward_ad.unpack_dual
+    return torch._C._are_functorch_transforms_active() or any(unpack(t).tangent is not None for t in tensors)
 
 
 def _on_buffers(case: _Case, launch: _Launch) -> _Answer:

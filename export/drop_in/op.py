@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -22,6 +24,8 @@ and returns those of what stands at `_GIVEN` among values and weights."""
 _UPSTREAM: Sequence[int] = ()
 _GIVEN: Sequence[int] = ()
 _KEPT: dict[Any, torch.nn.Module] = {}
+_CALLING = threading.RLock()
+"""Held while a kept module has a call's weights."""
 
 
 def _answer(values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Sequence[Any]) -> Any:
@@ -40,6 +44,13 @@ def _answer(values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Seque
         own.append(plain.clone() if plain.untyped_storage().data_ptr() in taken else plain)
         taken.add(own[-1].untyped_storage().data_ptr())
     return own[0] if len(own) == 1 else tuple(own)
+
+
+def _reference(values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Sequence[Any]) -> Any:
+    """Return the outputs by the reference's own operations, which torch follows in all its ways."""
+    outputs = _several(_call(_kept(numbers, _device(values)), values, state))
+    own = tuple(o.clone(memory_format=torch.contiguous_format) for o in outputs)
+    return own[0] if len(own) == 1 else own
 
 
 def _shapes(values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Sequence[Any]) -> Any:
@@ -63,7 +74,6 @@ def _gradients(
     Without a kernel for them, they are those of the reference's autograd, which computes it again.
     """
     device = _device(values)
-    together = [*values, *state]
     if _BACKWARD is not None and set(places) <= set(_GIVEN):
         upstream = [grads[i].contiguous() for i in _UPSTREAM]
         find = dict(zip(_STATE, state, strict=True)).__getitem__
@@ -73,7 +83,20 @@ def _gradients(
             made = dict(zip(_GIVEN, _several(found), strict=True))
             return [made[place] for place in places]
 
-    model = _kept(numbers, device)  # here: within a transform it could not be made
+    with torch.no_grad(), _plainly(device):
+        return _reference_gradients(grads, places, values, state, numbers)
+
+
+def _reference_gradients(
+    grads: Sequence[torch.Tensor],
+    places: Sequence[int],
+    values: Sequence[Any],
+    state: Sequence[torch.Tensor],
+    numbers: Sequence[Any],
+) -> list[torch.Tensor]:
+    """Return gradients as `_gradients` does, by operations that have gradients themselves."""
+    together = [*values, *state]
+    model = _kept(numbers, _device(values))
 
     def reference(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         whole = list(together)
@@ -82,9 +105,8 @@ def _gradients(
         outputs = _several(_call(model, whole[: len(values)], whole[len(values) :]))
         return tuple(o for o in outputs if _is_float(o))
 
-    with torch.no_grad(), _plainly(device):
-        pull = torch.func.vjp(reference, *(together[i] for i in places))[1]
-        return [g.clone(memory_format=torch.contiguous_format) for g in pull(tuple(g for g in grads if _is_float(g)))]
+    pull = torch.func.vjp(reference, *(together[i] for i in places))[1]
+    return [g.clone(memory_format=torch.contiguous_format) for g in pull(tuple(g for g in grads if _is_float(g)))]
 
 
 def _gradient_shapes(
@@ -132,12 +154,14 @@ def _made(numbers: Sequence[Any], device: torch.device) -> torch.nn.Module:
 def _kept(numbers: Sequence[Any], device: torch.device) -> torch.nn.Module:
     key = repr(_constructor(numbers)[0]), device
     if key not in _KEPT:
-        _KEPT[key] = _made(numbers, device)
+        with ThreadPoolExecutor(1) as plain:  # a thread of its own knows nothing of transforms and traces around this
+            _KEPT[key] = plain.submit(_made, numbers, device).result()
     return _KEPT[key]
 
 
 def _call(model: torch.nn.Module, values: Sequence[Any], state: Sequence[torch.Tensor]) -> Any:
-    return torch.func.functional_call(model, dict(zip(_STATE, state, strict=True)), tuple(values))
+    with _CALLING:
+        return torch.func.functional_call(model, dict(zip(_STATE, state, strict=True)), tuple(values))
 
 
 def _several(result: Any) -> tuple[torch.Tensor, ...]:

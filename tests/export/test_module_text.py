@@ -138,6 +138,19 @@ def test_a_cpp_module_runs_its_kernel_where_it_was_judged_and_the_reference_else
     assert wants.grad is not None
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # by torch.func itself
+def test_what_torch_follows_in_other_ways_goes_to_the_reference(swish: Any) -> None:
+    model, reference = swish.ModelNew(), swish.Model()
+    x, gate = torch.randn(8, 64), torch.randn(8, 64)
+    wanted = torch.func.jvp(reference, (x, gate), (x, gate))[1]
+    torch.testing.assert_close(torch.func.jvp(model, (x, gate), (x, gate))[1], wanted)
+    with torch.autograd.forward_ad.dual_level(), torch.no_grad():
+        found = model(torch.autograd.forward_ad.make_dual(x, x), torch.autograd.forward_ad.make_dual(gate, gate))
+        torch.testing.assert_close(torch.autograd.forward_ad.unpack_dual(found).tangent, wanted)
+    torch.testing.assert_close(torch.vmap(model)(x[None], gate[None])[0], reference(x, gate))
+    assert swish._GUARD.calls == 0
+
+
 def test_a_kernel_that_cannot_be_compiled_here_leaves_the_reference_in_place(
     swish: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

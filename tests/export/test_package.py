@@ -117,6 +117,56 @@ def test_an_installed_package_passes_the_tests_that_it_brings(kind: str, tmp_pat
     assert "reference" in run(["benchmark"], project, site, project)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["jvp", "compiled jvp", "vmap", "inference", "threads"])
+def test_what_comes_first_changes_no_later_answer(first: str, tmp_path: Path) -> None:
+    project = written(package.package(gelu(), "my_op", EVIDENCE, "{}\n"), tmp_path)
+    check = """
+import sys, threading, torch
+from my_op import Model, my_op as op
+sys.setswitchinterval(1e-5)
+model = Model(16, 24, 0.5).requires_grad_(False)
+W, B, x = model.linear.weight, model.linear.bias, torch.randn(6, 16)
+
+def new(x, w=W):
+    return op(x, w, B)
+
+def old(x, w=W):
+    return torch.nn.functional.gelu(torch.nn.functional.linear(x, w, B) * 0.5)
+
+def jvp(call):
+    return torch.func.jvp(call, (x,), (x,))[1]
+
+def in_threads():
+    wrong = []
+    def work(k):
+        for _ in range(100):
+            for rows in (x, x[:3]):
+                if not torch.allclose(new(rows, k * W), old(rows, k * W), atol=1e-5):
+                    wrong.append(k)
+    workers = [threading.Thread(target=work, args=(k,)) for k in (1, 2, 3)]
+    [w.start() for w in workers], [w.join() for w in workers]
+    assert not wrong, len(wrong)
+
+match sys.argv[1]:
+    case "jvp": torch.testing.assert_close(jvp(new), jvp(old))
+    case "compiled jvp": torch.testing.assert_close(torch.compile(lambda: jvp(new), fullgraph=True)(), jvp(old))
+    case "vmap": torch.testing.assert_close(torch.vmap(new)(x[:, None]), torch.vmap(old)(x[:, None]))
+    case "threads": in_threads()
+    case "inference":
+        with torch.inference_mode():
+            torch.testing.assert_close(new(x[:2]), old(x[:2]))
+            torch.testing.assert_close(new(x), old(x))
+torch.testing.assert_close(new(x, 2 * W), old(x, 2 * W))
+torch.testing.assert_close(jvp(new), jvp(old))
+wants, same = x.clone().requires_grad_(), x.clone().requires_grad_()
+new(wants).sum().backward(), old(same).sum().backward()
+torch.testing.assert_close(wants.grad, same.grad)
+"""
+    (tmp_path / "check.py").write_text(check)
+    run(["check", first], tmp_path, project / "src", tmp_path)
+
+
 @pytest.mark.parametrize("name", tasks.bundled())
 @pytest.mark.parametrize("language", ["cuda", "triton", "cpp"])
 def test_every_seed_becomes_files_that_python_reads(name: str, language: str) -> None:
