@@ -1,4 +1,4 @@
-# pyright: reportUnusedClass=false, reportUnusedFunction=false
+# pyright: reportPrivateUsage=false, reportUnusedClass=false, reportUnusedFunction=false
 """The shape guard: the kernel where it was found right, the reference everywhere else."""
 
 from __future__ import annotations
