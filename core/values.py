@@ -481,6 +481,11 @@ class Measurement:
         return self.status == "ok" and self.verdict not in UNTRUSTED
 
     @property
+    def judged(self) -> bool:
+        """True if the candidate ran to its end, so that its outputs were right or wrong."""
+        return self.status in ("ok", "incorrect")
+
+    @property
     def anchor_s(self) -> float | None:
         """The anchor's seconds, geometric mean over the workloads; None where it was not timed."""
         times = [w.anchor_median_s for w in self.workloads]

@@ -16,6 +16,7 @@ import numpy as np
 from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Forecaster, ForecastMemory, Subject, Trial
 from forewarp.core.values import Cost, Forecast, Target, Task
+from forewarp.inspection.features.features import program_of
 from forewarp.surrogate import compare, pooling
 from forewarp.surrogate.pooling import Weights
 from forewarp.surrogate.prices import Prices, comparable
@@ -124,7 +125,16 @@ class CascadeForecaster:
         for sha256, key in keys.items():
             if key in self._kept:
                 answers[sha256].append((DEAR, self._kept[key]))
-        now = {sha256: pooling.pool(given, self._weights, self.name) for sha256, given in answers.items()}
+        tried = {program_of(t.subject.candidate) for t in history if t.measurement.judged}
+
+        def pooled(sha256: str, rationale: str = "") -> Forecast:
+            given = answers[sha256]
+            made = pooling.pool(given, self._weights, self.name, rationale)
+            # Trials of its program tell whether a candidate is right, and the cheap tier has seen them.
+            known = given[0][1].informed and program_of(asked[sha256].candidate) in tried
+            return replace(made, p_valid=given[0][1].p_valid) if known else made
+
+        now = {sha256: pooled(sha256) for sha256 in answers}
         incumbent = best_trusted(history)
         unanswered = {sha256: f for sha256, f in now.items() if len(answers[sha256]) == 1}
         scores = {k: f.p_valid * float(compare.gains(f, incumbent, np.zeros(1))[0]) for k, f in now.items()}
@@ -144,10 +154,7 @@ class CascadeForecaster:
                 notes[sha256] = ""
             else:
                 notes[sha256] = f"{DEAR} gave no answer, so this stands without it: {problem}"
-        return {
-            sha256: pooling.pool(given, self._weights, self.name, _rationale(given, notes[sha256]))
-            for sha256, given in answers.items()
-        }
+        return {sha256: pooled(sha256, _rationale(given, notes[sha256])) for sha256, given in answers.items()}
 
     def _ask(self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]) -> str:
         """Ask the dear tier and keep its answers; returns the problem, or "" if there was none."""

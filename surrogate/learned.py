@@ -27,6 +27,11 @@ _MIN_LEARN = 3
 _FOLDS, _QUICK_FOLDS = 5, 3
 _VALID_STRENGTH = 2.0
 _OTHER_PROGRAM = 0.3
+_PROGRAM_STRENGTH = 0.05
+"""How many trials of its own program outweigh what is expected of a candidate.
+
+In the pool's training split all settings of a program were right, or none: 331 programs and 53.
+"""
 _SCALE_STRENGTH = 6.0
 _MIN_FREEDOM = 3.0
 _SCALE_RANGE = (0.6, 3.0)
@@ -126,7 +131,7 @@ class LearnedForecaster:
         known, asked = table[: len(history)], table[len(history) :]
         # Trials pin the common level down; without any, candidates are wrong about it together.
         shared = 0.0 if any(map(_timed, history)) else math.sqrt(prior.variances.level)
-        valid = _p_valid(known, asked, [t.measurement.trusted for t in history], prior.valid)
+        valid = _p_valid(known, asked, [t.measurement for t in history], prior.valid)
         return [
             Forecast(
                 _student(m, s, freedom),
@@ -282,23 +287,27 @@ def _half_width(freedom: float) -> float:
     return float(stdtrit(freedom, 0.9))
 
 
-def _p_valid(known: Array, asked: Array, valid: Sequence[bool], prior: Array) -> Array:
-    """Return a locally weighted, Beta-smoothed share of valid trials.
+def _p_valid(known: Array, asked: Array, trials: Sequence[Measurement], prior: Array) -> Array:
+    """Return how likely each asked subject is to run and to be right.
 
     `prior` is what was expected of trials and subjects. Each subject's own is moved, in log odds, as far as the run's
-    overall share differs from what was expected of its trials; the share among trials weighted by nearness, less where
-    they are of another program, is smoothed towards that.
+    share of valid trials differs from what was expected of them. Whether outputs are right is a matter of the program:
+    its trials say almost all, the nearest most where they disagree. Whether a kernel runs to its end is one of the
+    tunables: trials count by nearness there, less where they are of another program.
     """
-    outcomes = np.array(valid, dtype=float)
-    usual = float(prior[: len(outcomes)].mean()) if len(outcomes) else PRIOR_VALID
-    overall = (_VALID_STRENGTH * usual + outcomes.sum()) / (_VALID_STRENGTH + len(outcomes))
-    own = _odds(prior[len(outcomes) :]) + (_odds(np.array(overall)) - _odds(np.array(usual)))
-    squares = (asked[:, None, :-2] - known[None, :, :-2]) ** 2
-    distance = squares.mean(axis=2) if squares.shape[2] else np.zeros(squares.shape[:2])
-    weights = np.exp(-2.0 * distance)
-    weights *= np.where(asked[:, None, -1] == known[None, :, -1], 1.0, _OTHER_PROGRAM)
-    expected = 1.0 / (1.0 + np.exp(-own))
-    return (_VALID_STRENGTH * expected + weights @ outcomes) / (_VALID_STRENGTH + weights.sum(axis=1))
+    valid = np.array([t.trusted for t in trials], dtype=float)
+    judged = np.array([t.judged for t in trials], dtype=float)
+    usual = float(prior[: len(trials)].mean()) if trials else PRIOR_VALID
+    overall = (_VALID_STRENGTH * usual + valid.sum()) / (_VALID_STRENGTH + len(trials))
+    own = 1.0 / (1.0 + np.exp(_odds(np.array(usual)) - _odds(np.array(overall)) - _odds(prior[len(trials) :])))
+    squares = (asked[:, None, :-1] - known[None, :, :-1]) ** 2
+    near = np.exp(-2.0 * squares.mean(axis=2)) if squares.shape[2] else np.ones(squares.shape[:2])
+    same = asked[:, None, -1] == known[None, :, -1]
+    share = (near * same) @ valid / np.maximum((near * same) @ judged, np.finfo(float).tiny)
+    count = same @ judged
+    right = (_PROGRAM_STRENGTH * own + count * share) / (_PROGRAM_STRENGTH + count)
+    weights = np.where(same, near, _OTHER_PROGRAM * near)
+    return right * (_VALID_STRENGTH + weights @ judged) / (_VALID_STRENGTH + weights.sum(axis=1))
 
 
 def _odds(p: Array) -> Array:

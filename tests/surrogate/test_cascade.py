@@ -3,7 +3,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from contracts.forecaster_contract import TARGET, TASK, ForecasterContract, measured, subject
+from contracts.forecaster_contract import TARGET, TASK, ForecasterContract, failed, measured, subject
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.models.function import FunctionModel
@@ -94,6 +94,17 @@ def test_only_what_could_change_the_decision_goes_up() -> None:
     assert [len(f.tiers) for f in found] == [1, 2, 2]
     assert found[0].rationale == "learned: cheap says so. llm was not asked."
     assert "dear says so" in found[1].rationale
+
+
+def test_whether_a_program_is_right_is_left_to_the_tier_that_saw_its_trials() -> None:
+    cheap, dear = Saying("cheap", BLOCKS), Saying("dear", BLOCKS)
+    both = cascade(cheap, dear)
+    both.forecast(TASK, TARGET, [subject(32)], [])
+    cheap.p_valid = 0.02
+    for trial, said in ((failed("crashed"), 0.73), (failed(), 0.02)):
+        (found,) = both.forecast(TASK, TARGET, [subject(32)], [Trial(subject(16), trial)])
+        assert len(found.tiers) == 2
+        assert found.p_valid == pytest.approx(said, abs=0.03)
 
 
 def test_a_clear_winner_needs_no_second_opinion_and_leaves_nothing_to_gain() -> None:

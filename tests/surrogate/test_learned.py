@@ -63,6 +63,20 @@ def test_failures_lower_the_chance_of_validity_nearby():
     assert bad.p_valid < 0.5 < good.p_valid
 
 
+@pytest.mark.parametrize(("trial", "least", "most"), [(failed(), 0.0, 0.06), (measured(0.5), 0.97, 1.0)])
+def test_one_trial_of_a_program_tells_whether_its_other_settings_are_right(trial, least, most):
+    same, other = ask([subject(128), subject(128, "y[i] = x[i] + x[i];")], [Trial(subject(16), trial)])
+    assert least < same.p_valid < most
+    assert abs(other.p_valid - PRIOR_VALID) < 0.3
+
+
+def test_a_setting_that_crashed_says_less_of_others_than_one_that_was_wrong():
+    crashed = Measurement("crashed", "failed", "a CPU", "T0")
+    history = [Trial(subject(16), measured(1.2)), Trial(subject(256), crashed), Trial(subject(250), crashed)]
+    near, far = ask([subject(255), subject(17)], history)
+    assert 0.2 < near.p_valid < far.p_valid < 1.0
+
+
 def test_suspicious_trials_teach_no_speed():
     cheat = Measurement("ok", "suspicious", "a CPU", "T0", speedup=40.0, low=39.0, high=41.0)
     assert not cheat.trusted
