@@ -345,10 +345,9 @@ def _summary(kernels: Sequence[TunedKernel], target: Target, over: str) -> str:
     measured = [k for k in kernels if k.best.speedup is not None]
     many = f"{len(kernels)} calls" if len(kernels) > 1 else kernels[0].kernel
     if not measured:
-        return (
-            f"{many}: {sum(k.considered for k in kernels)} configurations forecast for {target.name}, none measured; "
-            f"the best is {kernels[0].best.configuration}."
-        )
+        best = f"; the best is {kernels[0].best.configuration}" if len(kernels) == 1 else ""
+        considered = sum(k.considered for k in kernels)
+        return f"{many}: {considered} configurations forecast for {target.name}, none measured{best}."
     gain = math.exp(sum(math.log(k.best.speedup or 1.0) for k in measured) / len(measured))
     return (
         f"{many} on {target.name}: {gain:.2f}× {over} configuration, {sum(k.measured for k in kernels)} of "

@@ -60,8 +60,9 @@ def vllm_keys(calls: Sequence[str]) -> dict[str, int]:
     """
     numbers = {call: [int(n) for n in _NUMBER.findall(call)] for call in calls}
     same = len({_NUMBER.sub("#", call) for call in calls}) == 1
-    columns = [column for column in zip(*numbers.values(), strict=True) if len(calls) == 1 or len(set(column)) > 1]
-    if not same or len(set(columns)) != 1 or len(set(columns[0])) != len(calls):
+    places = zip(*numbers.values(), strict=True) if same else ()
+    columns = [column for column in places if len(calls) == 1 or len(set(column)) > 1]
+    if len(set(columns)) != 1 or len(set(columns[0])) != len(calls):
         raise UsageError(
             "a table of vLLM has one key, the number of tokens, and the calls do not differ in one number",
             hint="pass calls such as --call 'run(16)' --call 'run(128)', or --format forewarp",

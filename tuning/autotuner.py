@@ -300,7 +300,8 @@ def chosen_card(name: str | None = None) -> Target:
     target = known.get(name.lower()) if name else _own_card()
     if target is None or target.memory_bandwidth is None:
         what = f"the card {name!r}" if name else "this machine's GPU"
-        raise UsageError(f"{what} is not known to forewarp", hint=f"name a similar one: {', '.join(known)}")
+        hint = f"name a similar one by card= or {CARD}: {', '.join(known)}"
+        raise UsageError(f"{what} is not known to forewarp", hint=hint)
     return target
 
 

@@ -31,6 +31,7 @@ from forewarp.inspection.tracing.program import differentiate, pretend, run_boun
 from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.tuning.catching import Enough, TunedLaunch, catching, space_of, tuners_of
 from forewarp.tuning.jobs import (
+    CALLS,
     CompileShareJob,
     DevicelessJob,
     FileJob,
@@ -107,7 +108,7 @@ def _observe(job: ObserveCallsJob) -> dict[str, Any]:
             for call, launches in file.launches(job.calls):
                 found += [{**call.data(), **_described(one, more=job.space)} for one in launches]
         except NoCall as e:
-            return {"status": "failed", "log": str(e)}
+            return {"status": "failed", "log": str(e), "hint": CALLS}
     return {"status": "ok", "log": "", "spaces": found, "problems": file.problems()}
 
 
@@ -324,7 +325,9 @@ class _File:
             return [] if call is None else [call]
         function = getattr(module, name, None)
         if not callable(function):
-            raise NoCall("; ".join([f"the file has no function {name}", *self._loaded.problems]))
+            own = [n.name for n in self._loaded.tree.body if isinstance(n, ast.FunctionDef) and not n.decorator_list]
+            known = f"the file has no function {name}; it has {', '.join(own) or 'none'}"
+            raise NoCall("; ".join([known, *self._loaded.problems]))
         if "(" not in text and _required(function):
             return self._guessed(name)
         try:

@@ -13,6 +13,8 @@ from forewarp.inspection.tracing.values import SourceFile
 
 TRITON_CACHE = "cache/triton"
 """Folder of a compiling child's kernels, within its own."""
+CALLS = "name a call: run, 'run(4096, 4096)' or 'matmul(float16[4096, 4096], float16[4096, 4096])'"
+"""Advice where a call is missing or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

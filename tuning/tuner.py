@@ -27,6 +27,7 @@ from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tuning import feedback, forecasts, physics
 from forewarp.tuning.jobs import (
+    CALLS,
     TRITON_CACHE,
     CompileShareJob,
     KeepTimingsJob,
@@ -233,8 +234,7 @@ class Tuner:
             said = "".join(f"\n- {p}" for p in problems[:MOST_PROBLEMS])
             raise CandidateError(
                 f"no call of the file launches an autotuned kernel with several configurations{said}",
-                hint="have the file call them itself, or name a call: run, 'run(4096, 4096)' or "
-                "'matmul(float16[4096, 4096], float16[4096, 4096])'",
+                hint=f"have the file call them itself, or {CALLS}",
             )
         unique: dict[tuple[str, str], Observed] = {}
         for one in found:
@@ -390,7 +390,8 @@ def _answer(reply: Reply, limit_s: float) -> dict[str, Any]:
     if reply.answer.get("status") == MACHINE:
         raise WorkerError(reply.answer["log"], hint="free some memory, and run the command again")
     if reply.answer.get("status") != "ok":
-        raise CandidateError(readable(reply.answer["log"]), hint="run the file under Python first")
+        hint = reply.answer.get("hint", "run the file under Python first")
+        raise CandidateError(readable(reply.answer["log"]), hint=hint)
     return reply.answer
 
 

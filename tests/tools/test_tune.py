@@ -94,7 +94,7 @@ def test_what_is_no_table_of_vllm_is_refused_before_anything_is_compiled(
     named_as_in_vllm: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "moe.json"
-    for calls in (["run(64)", "run(n=64)"], ["run(4096)", "other(8192)"], ["run"], ["run(64)", "run(64)"]):
+    for calls in (["run(64)", "run(n=64)"], ["run(4096)", "other(8192)"], ["run"], ["run", "run(64)"], ["run(64)"] * 2):
         with pytest.raises(UsageError, match="one key"):
             tabled(named_as_in_vllm, out, format="vllm", calls=calls)
     with pytest.raises(UsageError, match="form of a table"):
