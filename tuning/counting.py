@@ -39,8 +39,10 @@ _SPECIAL = frozenset(
         *("erf", "pow", "softmax", "fdiv", "acos", "atan"),
     )
 )
-_REDUCTIONS = frozenset(["sum", "max", "min", "argmax", "argmin", "xor_sum", "reduce"])
+_REDUCTIONS = frozenset(["sum", "max", "min", "argmax", "argmin", "xor_sum", "reduce", "max2", "min2", "any"])
 _SCANS = frozenset(["cumsum", "cumprod", "associative_scan", "sort", "histogram"])
+_MODULES = ("tl", "triton", "language", "libdevice", "math", "tlx", "extra", "triton_helpers", "tl_math")
+"""Names of modules of functions, those of Inductor's code among them."""
 _TRANSPARENT = frozenset(
     (
         *("multiple_of", "max_contiguous", "max_constancy", "assume", "debug_barrier", "static_assert", "static_print"),
@@ -168,6 +170,16 @@ class _Function:
     defaults: Mapping[str, ast.expr]
 
 
+@dataclass(slots=True)
+class _Scope:
+    """Tiles of a loop, of which this is the number (0 outside of any): those loaded, and shapes of those computed."""
+
+    loop: int = 0
+    loads: list[Tile] = field(default_factory=list[Tile])
+    results: list[tuple[Numbers, ...]] = field(default_factory=list[tuple["Numbers", ...]])
+    products: list[tuple[Numbers, ...]] = field(default_factory=list[tuple["Numbers", ...]])
+
+
 class _Walker:
     def __init__(self, space: Space, names: dict[str, Any], grids: Numbers, places: Numbers) -> None:
         self.work = ProgramWork(len(grids))
@@ -176,12 +188,12 @@ class _Walker:
         self._names: dict[str, Any] = {}
         self._weight: Any = np.ones(len(grids))
         self._loops = 0  # walked through so far
-        self._here = 0  # the one that is walked through now
         self._depth = 0
         self._functions = {name: _parsed(text) for name, text in space.helpers.items()}
         self._result: Any = None
         self._operands: set[int] = set()
         self._loaded = 0
+        self._scope = _Scope()
 
     def run(self) -> None:
         """Walk through the kernel."""
@@ -192,6 +204,7 @@ class _Walker:
                 given[name] = self._value(default)
         self._names = given
         self._body(function.tree.body)
+        self.work.most("held", self._held(self._scope))
 
     # Statements
 
@@ -231,8 +244,6 @@ class _Walker:
         first, trips = 0.0, None
         if isinstance(s.iter, ast.Call):
             bounds = [self._value(a) for a in s.iter.args]
-            named = {k.arg: self._value(k.value) for k in s.iter.keywords}
-            stages = named.get("num_stages")
             low, high, step = 0.0, bounds[0] if bounds else None, 1.0
             if len(bounds) > 1:
                 low, high = bounds[0], bounds[1]
@@ -244,8 +255,6 @@ class _Walker:
             elif _is_number(step):
                 self.work.unknown += 1
                 trips = np.ceil(UNKNOWN_TRIPS / np.maximum(1.0, step))
-            if _is_number(stages) and "static" not in ast.dump(s.iter.func):
-                self.work.most("own_stages", stages)
         if trips is None:
             self.work.unknown += 1
             trips = 1.0
@@ -257,26 +266,40 @@ class _Walker:
 
     def _inside(self, body: Sequence[ast.stmt], trips: Any) -> None:
         before, loads = self._weight, sum(self.work.loads.values(), np.zeros(self.work.count))
-        names = dict(self._names)
+        names, outer = dict(self._names), self._scope
+        shared = {name: self.work.amounts.pop(name, ZERO) for name in ("staged", "kept")}
         self._weight = before * trips
         self._loops += 1
-        number, outer = self._loops, self._here
-        self._here = number
+        self._scope = scope = _Scope(self._loops)
         self._body(body)
-        self._here = outer
+        self._scope = outer
         self._weight = before
+        for name, amount in shared.items():  # one loop's shared memory is free for the next
+            self.work.most(name, amount)
         self.work.add(self.work.amounts, "iterations", before * trips)
-        if self._loops > number:
+        if self._loops > scope.loop:
             return  # what follows is of innermost loops
         moved = sum(self.work.loads.values(), np.zeros(self.work.count)) - loads
         trips_now = np.maximum(before * trips, 1e-9)
         self.work.most("iteration_loads", moved / trips_now)
-        carried = np.zeros(self.work.count)
-        for name, value in names.items():
-            after = self._names.get(name)
-            if isinstance(after, Tile) and after.shape and after is not value and not after.pointer:
-                carried = carried + after.elements * after.item
-        self.work.most("carried", carried)
+        carried = [
+            after
+            for name, value in names.items()
+            if isinstance(after := self._names.get(name), Tile) and after.shape
+            if after is not value and not after.pointer
+        ]
+        self.work.most("carried", _bytes(carried))
+        self.work.most("held", self._held(scope, carried))
+
+    def _held(self, scope: _Scope, carried: Sequence[Tile] = ()) -> Numbers:
+        """Return the registers that tiles take in a scope, those of all threads together.
+
+        Operands of products are in shared memory, and what is added to a carried sum takes no place of its own.
+        """
+        waiting = _bytes([tile for tile in scope.loads if tile.loaded not in self._operands]) / 4
+        sums = [t.shape for t in carried if any(_same(t.shape, product) for product in scope.products)]
+        beside = [math.prod(s, start=ONE) for s in scope.results if not any(_same(s, own) for own in sums)]
+        return _bytes(carried) / 4 + np.max(np.broadcast_arrays(waiting, *beside), axis=0)
 
     def _branch(self, s: ast.If) -> None:
         test = self._value(s.test)
@@ -383,6 +406,7 @@ class _Walker:
     def _elementwise(self, tile: Tile, *, special: bool = False) -> None:
         self.work.add(self.work.amounts, "special" if special else "elementwise", self._weight * tile.elements)
         self.work.most("tile", tile.elements)
+        self._scope.results.append(tile.shape)
 
     def _compared(self, node: ast.Compare) -> Any:
         values = [self._value(v) for v in (node.left, *node.comparators)]
@@ -584,14 +608,15 @@ class _Walker:
             whole = np.ceil(np.maximum(run, tile.item) / SECTOR) * SECTOR / np.maximum(run, tile.item)
             sector = "stored_sectors" if name == "store" else "sectors"
             self.work.add(self.work.amounts, sector, weighted * whole)
-            self.work.add(self.work.amounts, "accesses", self._weight)
-            self.work.add(self.work.amounts, "access_elements", self._weight * tile.elements)
-            self.work.most("widest_run", run)
             narrowest = self.work.amounts.get("narrowest_run", np.full(self.work.count, np.inf))
             self.work.amounts["narrowest_run"] = np.minimum(narrowest, run)
-            self.work.most("loaded_tile", tile.elements)
+        self.work.most("tile", tile.elements)
+        if name == "store":
+            return None
         self._loaded += 1
-        return Tile(tile.shape, tile.dtype, loaded=self._loaded, loop=self._here) if name != "store" else None
+        loaded = Tile(tile.shape, tile.dtype, loaded=self._loaded, loop=self._scope.loop)
+        self._scope.loads.append(loaded)
+        return loaded
 
     def _block(self, name: str, args: list[Any], named: dict[str, Any]) -> Any:
         if name == "advance":
@@ -620,12 +645,13 @@ class _Walker:
         self.work.add(self.work.amounts, "dot_count", self._weight)
         for label, size in (("dot_m", m), ("dot_n", n), ("dot_k", k)):
             self.work.most(label, size)
-        self.work.most("accumulator", batch * m * n)
-        self.work.most("operands", batch * (m * k * a.item + k * n * b.item))
+        self.work.most("tile", batch * m * n)
+        self._scope.results.append((*a.shape[:-2], m, n))
+        self._scope.products.append((*a.shape[:-2], m, n))
         for tile in (a, b):
-            if not tile.loaded or tile.loaded not in self._operands:
+            if tile.loaded not in self._operands and (tile.loaded or tile is b):  # else it is a tile of registers
                 self._operands.add(tile.loaded)
-                held = "staged" if tile.loaded and tile.loop == self._here else "kept"
+                held = "staged" if tile.loaded and tile.loop == self._scope.loop else "kept"
                 self.work.add(self.work.amounts, held, tile.elements * tile.item)
         accumulator = named.get("acc", args[2] if len(args) > 2 and isinstance(args[2], Tile) else None)
         dtype = accumulator.dtype if isinstance(accumulator, Tile) else "int32" if kind.startswith("int") else "float32"
@@ -694,7 +720,7 @@ def _parsed(text: str) -> _Function:
 def _is_module(node: ast.expr) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value
-    return isinstance(node, ast.Name) and node.id in ("tl", "triton", "language", "libdevice", "math", "tlx", "extra")
+    return isinstance(node, ast.Name) and node.id in _MODULES
 
 
 def _scalar(value: Any, default: Any) -> float:
@@ -715,6 +741,16 @@ def _as_tile(value: Any) -> Tile:
 
 def _padded(tile: Tile) -> tuple[Numbers | None, ...]:
     return (None,) * (len(tile.shape) - len(tile.steps)) + tile.steps
+
+
+def _bytes(tiles: Sequence[Tile]) -> Numbers:
+    """Return the bytes of tiles together."""
+    return sum((t.elements * t.item for t in tiles), ZERO)
+
+
+def _same(a: tuple[Numbers, ...], b: tuple[Numbers, ...]) -> bool:
+    """Return whether two shapes are the same in every configuration."""
+    return len(a) == len(b) and all(np.all(x == y) for x, y in zip(a, b, strict=True))
 
 
 def _broadcast(a: tuple[Numbers, ...], b: tuple[Numbers, ...]) -> tuple[Numbers, ...]:

@@ -24,6 +24,8 @@ THREADS, BLOCKS, REGISTERS = 2048, 32, 65536
 MOST_REGISTERS = 255
 RESERVED_SHARED = 1024
 """Bytes of shared memory that each block costs beside its own."""
+WARP_GROUP_ARCHS = ("sm_90", "sm_100")
+"""Architectures on which four warps multiply 64 rows together; a stage more waits in shared memory meanwhile."""
 LAUNCH_S = 1.5e-6
 DRAM_SHARE = 0.92
 """Share of the data sheet's memory bandwidth that large copies reach."""
@@ -48,7 +50,7 @@ DOT_S = 0.1e-6
 NORM = 3.0
 SPILL = 4.0
 BASE_REGISTERS = 28.0
-VALUE_REGISTERS = 1.0
+POINTER_REGISTERS = 2.0
 ATOMIC = 0.25
 RUN = 0.3
 WARPS = 4.0
@@ -93,6 +95,7 @@ class LaunchTotals:
     kept_bytes: Numbers
     held_bytes: Numbers
     tile: Numbers
+    held: Numbers
     narrowest_run: Numbers
     imbalance: Numbers
 
@@ -178,7 +181,8 @@ def amounts(space: Space) -> LaunchTotals:
         staged_bytes=amount("staged"),
         kept_bytes=amount("kept"),
         held_bytes=amount("carried"),
-        tile=np.maximum(amount("accumulator"), np.maximum(amount("tile"), amount("loaded_tile"))),
+        tile=amount("tile"),
+        held=amount("held"),
         narrowest_run=np.minimum(amount("narrowest_run"), 1e6),
         imbalance=spread(sum(work.loads.values(), np.zeros(work.count))),
     )
@@ -205,13 +209,14 @@ def times(a: LaunchTotals, target: Target, facts: CompilerFacts | None = None) -
     bandwidth, tensor_rate = float(target.memory_bandwidth or 1e12), float(target.tensor_flops or 1e14)
     vector_rate, available = float(target.fp32_flops or 2e13) / 2, float(target.shared_bytes or 101376)
     threads = 32 * a.warps
-    multiplies = a.tensor_flops > 0
+    multiplies, in_groups = a.tensor_flops > 0, (a.dot_m >= 64) & (a.warps >= 4)
     cap = np.minimum(a.register_cap, MOST_REGISTERS)
     if facts is None:
-        registers = BASE_REGISTERS + VALUE_REGISTERS * (a.held_bytes / 4 + a.tile) / threads
+        registers = BASE_REGISTERS + (a.held + POINTER_REGISTERS * a.staged_bytes / 16) / threads
         spills = np.maximum(0.0, registers - cap)
         registers = np.minimum(registers, cap)
-        shared = np.where(multiplies, a.staged_bytes * np.maximum(1.0, a.stages) + a.kept_bytes, 0.0)
+        buffers = np.maximum(1.0, np.where(in_groups & (target.arch in WARP_GROUP_ARCHS), a.stages, a.stages - 1))
+        shared = np.where(multiplies, a.staged_bytes * buffers + a.kept_bytes, 0.0)
     else:
         registers = np.maximum(np.asarray(facts.registers, dtype=np.float64), 16.0)
         spills = np.asarray(facts.spills, dtype=np.float64)
@@ -229,7 +234,7 @@ def times(a: LaunchTotals, target: Target, facts: CompilerFacts | None = None) -
 
     shape = np.minimum(1.0, (a.dot_m * a.dot_n / 128**2 + 1e-9) ** TILE)
     shape = shape * np.minimum(1.0, (a.dot_k / 64 + 1e-9) ** DEPTH)
-    shape = shape * np.where((a.dot_m < 64) | (a.warps < 4), 1 / NARROW, 1.0)  # too little for a warp group
+    shape = shape * np.where(in_groups, 1.0, 1 / NARROW)
     busy = np.minimum(1.0, resident * a.warps / WARPS)
     operations = a.elementwise + SPECIAL * a.special + INTEGER * a.integer + MOVED * a.rearranged
     per_iteration = np.where(a.iterations > 0.5, np.maximum(a.iteration_bytes, 1.0), a.moved_bytes / a.programs)
