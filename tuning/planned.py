@@ -1,4 +1,4 @@
-"""Configuration spaces of Triton kernels with a launch plan: their tunables, forecast as configurations are."""
+"""Tunables of searched candidates, forecast: of Triton kernels with a plan, and of Inductor's code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from forewarp.core.trees import Array
 from forewarp.core.values import Candidate, Signature, Target, Task, TensorSpec
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.formats.plan import LaunchPlan, ResolvedPlan
-from forewarp.tuning import feedback, forecasts
+from forewarp.tuning import feedback, forecasts, generated
 from forewarp.tuning.counting import NotCounted
 from forewarp.tuning.physics import fastest_first
 from forewarp.tuning.space import MOST_PROPOSED, Configuration, Space, TensorArgument
@@ -63,10 +63,13 @@ class TunableForecaster:
         return found.following(measured) if found is not None else ()
 
     def _forecast(self, task: Task, candidate: Candidate) -> ForecastChoices | None:
-        if candidate.language != "triton" or self._target.kind != "cuda":
+        if candidate.language not in ("triton", "python") or self._target.kind != "cuda":
             return None
         try:
             plan = plans.parse(candidate)
+            if candidate.language == "python":
+                seconds, fastest = zip(*generated.forecast(candidate.source, plan.tunables, self._target), strict=True)
+                return ForecastChoices(fastest, np.log2(seconds))
             choices = list(itertools.islice(plan.combinations(), ENUMERATED))
             if len(choices) > MOST_PROPOSED:
                 choices = random.Random(0).sample(choices, MOST_PROPOSED)
