@@ -15,7 +15,7 @@ from forewarp.core.roofline import bound, floor_s
 from forewarp.core.values import Language, Signature, Target
 from forewarp.gpu_runner.compilers.occupancy import RESERVED_SHARED, launch, limits
 from forewarp.gpu_runner.compilers.process import CompileError
-from forewarp.gpu_runner.formats.plan import ResolvedPlan
+from forewarp.gpu_runner.formats.plan import MOST_BLOCKS, ResolvedPlan
 
 _NARROW = (8, 16)
 _MANY_FLOPS_PER_BYTE = 20.0
@@ -29,6 +29,8 @@ def misfit(launch: Launch, target: Target) -> str:
     most = target.shared_bytes or limits(target.arch).shared_bytes - RESERVED_SHARED
     if shared > most:
         return f"{code.kernel} needs {shared} bytes of shared memory; a block may have {most} on {target.name}"
+    if launch.grid is not None and max(launch.grid[1:], default=1) > MOST_BLOCKS:
+        return f"{code.kernel} launches {launch.grid[1]} × {launch.grid[2]} blocks along y and z; {MOST_BLOCKS} may be"
     if launch.occupancy is not None and launch.occupancy.blocks == 0 and launch.block is not None:
         return f"{code.kernel} does not fit: {code.registers} registers × {math.prod(launch.block)} threads"
     return ""

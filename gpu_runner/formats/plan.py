@@ -27,6 +27,8 @@ _ARG_TYPES = (*_INTEGER_BITS, "f32", "f64")
 
 
 FORMAT = 1
+MOST_BLOCKS = 65535
+"""Of a grid, along its second and third dimension."""
 MAX_LAUNCHES = 64
 _PLAN = "the launch plan"
 _TABLES = ("params", "tunables", "let", "constants", "scratch", "tensor_maps")
@@ -512,6 +514,9 @@ def _resolve_launch(
     threads = resolved.block[0] * resolved.block[1] * resolved.block[2]
     if plan.language == "cuda" and threads > 1024:
         raise CandidateError(f"{where}.block has {threads} threads; a block holds at most 1024")
+    if plan.language != "cpp" and max(resolved.grid[1:]) > MOST_BLOCKS:
+        grid = " × ".join(map(str, resolved.grid))
+        raise CandidateError(f"{where}.grid is {grid}; the second and the third extent may be {MOST_BLOCKS} at most")
     if plan.language == "triton" and resolved.num_warps not in (1, 2, 4, 8, 16, 32):
         raise CandidateError(f"{where}.num_warps is {resolved.num_warps}; it must be a power of two from 1 to 32")
     return resolved

@@ -152,6 +152,12 @@ def test_few_warps_are_a_problem_without_tensor_cores_only() -> None:
     assert seen(launch(replace(held, mix={"tensor": 9}), GRID, BLOCK, 0, H200)).problems == ()
 
 
+def test_a_grid_that_no_gpu_launches_is_named() -> None:
+    assert seen(launch(CODE, (1, 70001, 1), BLOCK, 0, H200)).problems == (
+        "k launches 70001 × 1 blocks along y and z; 65535 may be",
+    )
+
+
 def test_a_grid_of_no_block_has_no_waves_and_stops_nothing() -> None:
     none = launch(CODE, (0, 1, 1), BLOCK, 0, H200)
     assert (none.waves, none.occupancy is not None) == (None, True)

@@ -272,9 +272,12 @@ def test_maps_that_the_driver_would_refuse_say_why(cols: int, change: tuple[str,
         mapped(cols, change)
 
 
-def test_resolve_knows_the_limits_of_a_block_and_of_warps() -> None:
+def test_resolve_knows_the_limits_of_a_block_of_a_grid_and_of_warps() -> None:
     with pytest.raises(CandidateError, match="at most 1024"):
         plans.resolve(plans.parse(cuda()), signature(), {"BLOCK": 2048})
+    tall = cuda(PLAN.replace('grid = ["cdiv(n, BLOCK)"]', "grid = [1, 65536]"))
+    with pytest.raises(CandidateError, match="the second and the third extent may be 65535 at most"):
+        plans.resolve(plans.parse(tall), signature(), {})
     text = PLAN.replace('block = ["BLOCK"]', "num_warps = 3")
     with pytest.raises(CandidateError, match="power of two"):
         plans.resolve(plans.parse(Candidate(f'"""forewarp\n{text}"""\n', "triton")), signature(), {})

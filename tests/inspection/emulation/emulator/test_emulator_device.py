@@ -70,7 +70,7 @@ def test_matrix_instructions(checks: LocalExecutor, body: str, header: str) -> N
 
 GROUPS = """
 namespace cg = cooperative_groups;
-auto tile = cg::tiled_partition<32>(cg::this_thread_block());
+cg::thread_block_tile<32> tile = cg::tiled_partition<32>(cg::this_thread_block());
 float sum = 0.0f;
 for (int c = tile.thread_rank(); c < cols; c += 32) sum += x[blockIdx.x * cols + c];
 sum = cg::reduce(tile, sum, cg::plus<float>());

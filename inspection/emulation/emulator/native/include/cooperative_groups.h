@@ -67,6 +67,8 @@ class thread_block_tile : public shim::Lanes {
   public:
     static_assert(Size <= 32 && (Size & (Size - 1)) == 0, "tiles of more than a warp are not emulated");
     thread_block_tile() : Lanes(shim::tile_mask(Size)) {}
+    template <class Other>
+    thread_block_tile(const thread_block_tile<Size, Other>& same) : Lanes(same.mask) {}
     static constexpr unsigned size() { return Size; }
     static constexpr unsigned num_threads() { return Size; }
     unsigned meta_group_rank() const { return fw::fw_thread() / Size; }
