@@ -1,4 +1,4 @@
-"""Results of running a GPU candidate without a GPU: whether its output is correct, and what it does to memory."""
+"""Results of checking a candidate on the CPU: whether its output is correct, and what it does to memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from forewarp.core.values import Constant
 
-CheckedHow = Literal["CPU-interpreted", "CPU-emulated"]
+CheckedHow = Literal["CPU-interpreted", "CPU-emulated", "CPU-sanitized"]
 CheckStatus = Literal["ok", "incorrect", "unsupported", "failed"]
 FindingKind = Literal["out of bounds", "race", "uncoalesced", "uninitialised", "divergent barrier"]
 

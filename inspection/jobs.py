@@ -79,3 +79,11 @@ class EmulateJob(CheckJob):
 
     run = "forewarp.inspection.emulation.jobs:emulate"
     how = "CPU-emulated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SanitizeJob(CheckJob):
+    """Run a C++ candidate under the compiler's sanitizers."""
+
+    run = "forewarp.inspection.emulation.jobs:sanitize"
+    how = "CPU-sanitized"

@@ -26,7 +26,8 @@ QUIET = ("branch", "move", "constant_load", "other", "fence")
 def render(result: InspectResult, console: Console, *, full: bool = False) -> None:
     """Print each kernel: launches, instructions, floors, problems, and the check where there was one."""
     for kernel in result.kernels:
-        about = [Path(kernel.path).name or "kernel", result.task, f"{result.target.name} ({result.target.arch})"]
+        target = f"{result.target.name} ({result.target.arch})" if kernel.workloads else ""
+        about = [Path(kernel.path).name or "kernel", result.task, target]
         title = " · ".join(part for part in about if part)
         console.print(title, style="bold")
         _kernel(kernel, result, console, full=full)
@@ -40,10 +41,11 @@ def _kernel(kernel: KernelInspection, result: InspectResult, console: Console, *
     if kernel.status != "ok":
         console.print(kernel.log.rstrip(), style="red")
         return
-    table = Table(*HEADS, box=None)
-    for row in launch_rows(kernel.workloads):
-        table.add_row(*row)
-    console.print(table)
+    if kernel.workloads:
+        table = Table(*HEADS, box=None)
+        for row in launch_rows(kernel.workloads):
+            table.add_row(*row)
+        console.print(table)
     shown: set[str] = set()
     for launch in (e for w in kernel.workloads for e in (*w.launches, *w.backward)):
         line = _instructions(launch, full=full)

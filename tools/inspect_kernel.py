@@ -102,7 +102,7 @@ class FoundFault(Part):
 class CpuCheck(Part):
     """The outcome of a run without a GPU; it says nothing of speed."""
 
-    how: str = Field(description="CPU-interpreted (Triton) or CPU-emulated (CUDA).")
+    how: str = Field(description="CPU-interpreted (Triton), CPU-emulated (CUDA) or CPU-sanitized (C++).")
     status: str = Field(description="ok, incorrect, unsupported or failed.")
     message: str
     workloads: list[CheckedShape]
@@ -234,10 +234,10 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
     path = kernel.path or ""
     try:
         candidate = planned_candidate(kernel, bench.task, bench.place)
-        if candidate.language not in languages_on("cuda"):
+        if not bench.check and candidate.language not in languages_on("cuda"):
             raise CandidateError(
-                f"a {candidate.language} kernel has no GPU code to inspect or check: measure it on the CPU, where its"
-                " outputs are compared with the reference's, too"
+                f"a {candidate.language} kernel has no GPU code to inspect: have it checked (--check), or measure it on"
+                " the CPU"
             )
     except CandidateError as e:
         return KernelInspection(path=path, kernel=None, status=None, log=str(e), seconds=time.perf_counter() - start)
@@ -248,7 +248,7 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
         path=path,
         kernel=KernelId.of(candidate),
         status=status,
-        how=seen.how if seen else "",
+        how=seen.how if seen else "inspected",
         workloads=_workloads(seen, gradients, signatures) if seen else [],
         problems=list(seen.problems) if seen else [],
         facts=facts(seen) if seen else {},
@@ -301,6 +301,8 @@ _Gradients = Mapping[str, Sequence[Launch]]
 
 def _seen(bench: _Bench, candidate: Candidate) -> tuple[Status, str, Inspection | None, bool, _Gradients]:
     executor = bench.executor
+    if candidate.language not in languages_on("cuda"):
+        return "ok", "", None, False, {}
     if candidate.language == "python":
         trace = executor.trace(bench.task, candidate, backward=bench.backward)
         seen = of_trace(trace, executor.describe(bench.task), executor.target)
@@ -356,7 +358,8 @@ def _summary(found: list[KernelInspection], target: Target) -> str:
         noted = f"{counted(problems, 'problem')} noted" if problems else "no problem seen"
         checked = [k.check for k in found if k.check is not None]
         said = f", {', '.join(sorted({c.how for c in checked}))}: {_outcomes(checked)}" if checked else ""
-        return f"{many} compiles for {target.name}, {noted}{said}.".replace("kernels compiles", "kernels compile")
+        where = f" for {target.name}" if any(k.workloads for k in found) else ""
+        return f"{many} compiles{where}, {noted}{said}.".replace("kernels compiles", "kernels compile")
     if len(found) == 1:
         return f"{many} is not sound: {_why(found[0])}" if found[0].status else f"{many}: {_why(found[0])}"
     return f"{len(failed)} of {many} {'is' if len(failed) == 1 else 'are'} not sound."

@@ -47,13 +47,18 @@ from forewarp.gpu_runner.worker.requests import (
     ValidateJob,
 )
 from forewarp.inspection import traced
-from forewarp.inspection.jobs import CheckJob, DescribeJob, EmulateJob, InterpretJob
+from forewarp.inspection.jobs import CheckJob, DescribeJob, EmulateJob, InterpretJob, SanitizeJob
 from forewarp.inspection.tracing.values import SourceFile, Trace
 
 SIGNATURES_VERSION = "5"
 SEEDS_VERSION = "2"
 """Rises whenever the same reference gives other seeds."""
-_CHECKS: dict[Language, type[CheckJob]] = {"triton": InterpretJob, "python": InterpretJob, "cuda": EmulateJob}
+_CHECKS: dict[Language, type[CheckJob]] = {
+    "triton": InterpretJob,
+    "python": InterpretJob,
+    "cuda": EmulateJob,
+    "cpp": SanitizeJob,
+}
 _CHECK_START_S = 30.0
 """For starting a process and running the reference, beyond the time that a check itself may take."""
 _REFUSALS = (
@@ -293,16 +298,11 @@ class LocalExecutor:
             return Evidence(problems=(f"not traced, so nothing is known of its kernels: {e.message}",))
 
     def check(self, task: Task, candidate: Candidate, budget_s: float = 20.0) -> Check:
-        """Run a GPU candidate on the CPU at small shapes, in about `budget_s` seconds.
+        """Run a candidate on the CPU in about `budget_s` seconds to find what is wrong with it.
 
-        Triton runs in its interpreter, CUDA in an emulator. Raises `CandidateError` where the launch plan cannot be
-        read, and `UsageError` for a CPU candidate.
+        Triton runs in its interpreter, CUDA in an emulator, both at small shapes; C++ is compiled with sanitizers.
+        Raises `CandidateError` where the launch plan cannot be read.
         """
-        if candidate.language not in _CHECKS:
-            raise UsageError(
-                f"a {candidate.language} candidate needs no check without a GPU",
-                hint="measure it: it runs on any CPU, and measuring checks it first",
-            )
         if candidate.language != "python":
             plans.parse(candidate)
         job = _CHECKS[candidate.language](

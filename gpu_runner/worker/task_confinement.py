@@ -67,15 +67,17 @@ def confine_task(
     keep: Collection[int] | None = None,
     reads: Sequence[str] = (),
     signals: bool = False,
+    reserved: int = 0,
 ) -> list[str]:
     """Confine this process before it runs a task's code; return the protections that hold. Raises `Unprotected`.
 
     Call it before any thread is started and CUDA is used. `folder` is the job's, of which it gets a part. `contained`
-    says that this is the first process of a process namespace, `keep` and `signals` are as in `Confinement`, and
-    `reads` what it needs beside its tools, such as compiled candidates. On CUDA it keeps its user, and leaves out what
+    says that this is the first process of a process namespace, `keep` and `signals` are as in `Confinement`, `reads` is
+    what it needs beside its tools, such as compiled candidates, and `reserved` the bytes of address space that programs
+    take which it starts, and do not use. On CUDA it keeps its user, and leaves out what
     the driver does not bear; the first call tries that in another process.
     """
-    how = _confinement(folder, device, contained=contained, keep=keep, reads=reads, signals=signals)
+    how = _confinement(folder, device, reserved, contained=contained, keep=keep, reads=reads, signals=signals)
     if needs_caution(folder, device):
         how = replace(how, cautious=True)
     os.chdir(how.folder)
@@ -110,13 +112,13 @@ def around_task(in_force: Sequence[str]) -> str:
     return f"task's code confined: {', '.join(in_force)}"
 
 
-def _confinement(folder: Path, device: str, **more: Any) -> Confinement:
+def _confinement(folder: Path, device: str, reserved: int = 0, **more: Any) -> Confinement:
     own = folder / "task"
     own.mkdir(exist_ok=True)
     return Confinement(
         str(own),
         files=protections.device_files(device),
-        memory=None if device == "cuda" else _free_memory() + _BESIDE,
+        memory=None if device == "cuda" else _free_memory() + _BESIDE + reserved,
         folder_bytes=FOLDER_BYTES[device],
         own_processes=more.pop("contained", False),
         drop_user=device != "cuda",
@@ -164,17 +166,21 @@ def _use_device(how: Confinement) -> None:
         os._exit(status)
 
 
-def run_confined(job: WorkerJob, kind: DeviceKind, work: Callable[[], object], reads: Sequence[str] = ()) -> Any:
+def run_confined(
+    job: WorkerJob, kind: DeviceKind, work: Callable[[], object], reads: Sequence[str] = (), reserved: int = 0
+) -> Any:
     """Have a task's code run in a confined child, which may use a kind of device; return what `work` returns, as data.
 
-    It may read `reads` beside its tools. Where the child was stopped or ended early, that is a `TaskFailure`.
+    `reads` and `reserved` are as in `confine_task`. A child that was stopped or ended early is a `TaskFailure`.
     """
     folder, device = job_folder(job), device_of(kind)
     with tempfile.TemporaryFile() as report:
 
         def act(contained: bool) -> None:
             try:
-                confine_task(folder, device, contained=contained, keep={report.fileno()}, reads=reads)
+                confine_task(
+                    folder, device, contained=contained, keep={report.fileno()}, reads=reads, reserved=reserved
+                )
                 document = serde.to_data(work())
             except Unprotected as e:
                 document = refusal(e)

@@ -1,4 +1,4 @@
-"""Jobs that run a candidate on the CPU to find what is wrong with it: in Triton's interpreter, or in the emulator."""
+"""Jobs that run a candidate on the CPU to find what is wrong with it: interpreted, emulated, or with sanitizers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from forewarp.gpu_runner.worker.task_confinement import job_folder, run_confined
 from forewarp.inspection.emulation.check import Checker
 from forewarp.inspection.emulation.emulator import build
 from forewarp.inspection.emulation.emulator.check import EmulatorCheck
+from forewarp.inspection.emulation.emulator.sanitized import RESERVED, SanitizedCheck
 from forewarp.inspection.emulation.interpreter.check import InterpreterCheck
-from forewarp.inspection.jobs import CheckJob, EmulateJob, InterpretJob
+from forewarp.inspection.jobs import CheckJob, EmulateJob, InterpretJob, SanitizeJob
 
 
 def interpret(job: InterpretJob, answer: Channel) -> None:
@@ -31,5 +32,10 @@ def emulate(job: EmulateJob, answer: Channel) -> None:
     answer.send(_checked(job, EmulatorCheck, [job.cache]))
 
 
-def _checked(job: CheckJob, kind: type[Checker], reads: Sequence[str] = ()) -> Any:
-    return run_confined(job, job.device, lambda: kind(job).check(), reads)
+def sanitize(job: SanitizeJob, answer: Channel) -> None:
+    """Answer with the check of a C++ candidate, built with sanitizers and run in confined children."""
+    answer.send(_checked(job, SanitizedCheck, reserved=2 * RESERVED))
+
+
+def _checked(job: CheckJob, kind: type[Checker], reads: Sequence[str] = (), reserved: int = 0) -> Any:
+    return run_confined(job, job.device, lambda: kind(job).check(), reads, reserved)

@@ -41,8 +41,11 @@ class EmulatorCheck(Checker):
         if why:
             return Check(self.job.how, "unsupported", (), (), 0.0, why)
         with tempfile.TemporaryDirectory(prefix="emulate-") as folder, torch.no_grad():
-            self._emulation = Emulation(self.candidate, Path(folder), self.job.memory, Path(self.job.cache))
+            self._emulation = self._start(Path(folder))
             return super().check()
+
+    def _start(self, folder: Path) -> Emulation:
+        return Emulation(self.candidate, folder, self.job.memory, Path(self.job.cache))
 
     def _refusal(self) -> str:
         """Return why a candidate cannot be emulated at all, or ""."""
@@ -68,9 +71,12 @@ class _Emulated(CandidateRunner):
         self._scene, self._emulation = scene, emulation
 
     def judge(self, limit_s: float, *, sample: bool, first: bool) -> Judged:
-        """Run the candidate; if it is right the `first` time, once more with threads and blocks in descending order."""
+        """Run the candidate; if it is right the `first` time, once more with threads and blocks in descending order.
+
+        That is done where the program runs threads of its own.
+        """
         judged = self._judge(limit_s, sample=sample)
-        if judged.status != "ok" or not first or sample:
+        if judged.status != "ok" or not first or sample or not self._emulation.both_orders:
             return judged
         self._scene.stage.prepare(0)
         again = self._judge(limit_s, descending=True)

@@ -30,7 +30,7 @@ Ending = Literal["ok", "failed", "timeout", "waits", "unsupported"]
 _REFUSALS: tuple[Ending, ...] = ("failed", "unsupported")
 _ENDINGS: Mapping[str, Ending] = {e: e for e in ("ok", "failed", "timeout", "waits", "unsupported")}
 _KINDS: Mapping[str, FindingKind] = {k: k for k in FAULTS}
-_PROGRAM, _ORDERS, _DATA, _REPORT = "program", "orders", "data", "report"
+PROGRAM, _ORDERS, DATA, REPORT = "program", "orders", "data", "report"
 _GRACE_S, _PAGE = 5.0, 4096
 _MOST_REPORT, _MOST_ROWS = 1 << 20, 1000
 
@@ -47,7 +47,13 @@ class EmulatedRun:
 
 
 class Emulation:
-    """The programs of one candidate in a folder of their own: one for each set of constants."""
+    """The programs of one candidate in a folder of their own: one for each set of constants.
+
+    `reserved` is the address space, in bytes, that a running program takes and does not use; `both_orders` says whether
+    it can run threads and blocks in descending order, too, and `errors` is the file that gets its standard error.
+    """
+
+    both_orders, reserved, errors = True, 0, os.devnull
 
     def __init__(self, candidate: Candidate, folder: Path, memory: int, cache: Path) -> None:
         """`memory` bounds compiler and program, in bytes; `cache` is where the compiled device is kept."""
@@ -60,15 +66,11 @@ class Emulation:
         key = repr(sorted(plan.constants.items()))
         if key in self._built:
             return None
-        if not self._device.exists():
-            try:
-                build.provide_device(build.compiler(), self._device, self._cache)
-            except CompileError as e:
-                return EmulatedRun("unsupported", f"the emulated device does not compile on this machine:\n{e}")
+        if why := self._without_device():
+            return EmulatedRun("unsupported", f"the emulated device does not compile on this machine:\n{why}")
         folder = self._folder / f"b{len(self._built)}"
         folder.mkdir()
-        source = self._candidate.source
-        stopped = self._confined(folder, build.TIMEOUT_S, lambda: _compile(source, plan, folder, self._device))
+        stopped = self._confined(folder, build.TIMEOUT_S, lambda: self._compile(plan, folder))
         if stopped:
             return EmulatedRun("failed", f"compiling: the candidate {stopped}")
         for ending in _REFUSALS:
@@ -82,28 +84,65 @@ class Emulation:
 
         `seconds` are of processor time; by the clock it may take three times as long.
         """
-        program = self._built[repr(sorted(scene.plan.constants.items()))] / _PROGRAM
+        program = self._built[repr(sorted(scene.plan.constants.items()))] / PROGRAM
         # What a program has once written to, nobody but it looks at again: there may be links.
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
             folder, slots = Path(name), _lay_out(scene)
             (folder / _ORDERS).write_text(_orders(scene.plan, slots, seconds, descending=descending, sample=sample))
-            size = _write(slots, folder / _DATA)
+            size = _write(slots, folder / DATA)
             limit_s = 3 * seconds + _GRACE_S
-            stopped = self._confined(folder, seconds + _GRACE_S, lambda: _execute(program, folder, limit_s))
+            stopped = self._confined(
+                folder, seconds + _GRACE_S, lambda: self._execute(program, folder, limit_s), self.reserved
+            )
             if stopped:
                 return EmulatedRun("failed", f"the candidate {stopped}")
-            outcome = read_report(_plain_file(folder / _REPORT, _MOST_REPORT), program)
+            outcome = self._outcome(_plain_file(folder / REPORT, _MOST_REPORT), program)
             if outcome.ending == "ok":
-                _read(slots, _plain_file(folder / _DATA, size))
+                _read(slots, _plain_file(folder / DATA, size))
         return outcome
 
-    def _confined(self, folder: Path, seconds: float, work: Callable[[], None]) -> str:
+    def _without_device(self) -> str:
+        """Provide what programs are linked with, once; return why that failed, or ""."""
+        try:
+            if not self._device.exists():
+                build.provide_device(build.compiler(), self._device, self._cache)
+        except CompileError as e:
+            return str(e)
+        return ""
+
+    def _compile(self, plan: ResolvedPlan, folder: Path) -> None:
+        """Build the program, or leave a file that is called as this ended and holds the log."""
+        source = self._candidate.source
+        try:
+            build.build(source, plan, folder, PROGRAM, self._device)
+        except UnsupportedPtx as e:
+            (folder / "unsupported").write_text(str(e))
+        except (CompileError, CandidateError) as e:
+            ending, log = _whose_fault(source, plan, folder, str(e))
+            (folder / ending).write_text(log)
+
+    def _execute(self, program: Path, folder: Path, seconds: float) -> None:
+        """Run the program, which leaves a report."""
+        words = [str(program), _ORDERS, DATA, REPORT]
+        no = subprocess.DEVNULL
+        try:
+            with (folder / self.errors).open("ab") as errors:
+                subprocess.run(words, cwd=folder, stdin=no, stdout=no, stderr=errors, timeout=seconds, check=False)
+        except subprocess.TimeoutExpired:
+            with (folder / REPORT).open("a") as report:
+                report.write("end\ttimeout\t0\t0\tthe run did not finish in time\n")
+
+    def _outcome(self, report: bytes, program: Path) -> EmulatedRun:
+        """Read a report; nothing in it is believed about outputs."""
+        return read_report(report, program)
+
+    def _confined(self, folder: Path, seconds: float, work: Callable[[], None], reserved: int = 0) -> str:
         """Do something in a confined child; return why that was stopped, or ""."""
 
         def confined(contained: bool) -> None:
             how = protections.Confinement(
                 str(folder),
-                memory=self._memory,
+                memory=self._memory + reserved,
                 own_processes=contained,
                 drop_user=False,
                 reads_only=(*toolchain.readable("cpu"), str(self._folder)),
@@ -175,17 +214,6 @@ def _orders(plan: ResolvedPlan, slots: Mapping[str, _Slot], seconds: float, *, d
     return "\n".join(rows) + "\n"
 
 
-def _compile(source: str, plan: ResolvedPlan, folder: Path, device: Path) -> None:
-    """Build the program, or leave a file that is called as this ended and holds the log."""
-    try:
-        build.build(source, plan, folder, _PROGRAM, device)
-    except UnsupportedPtx as e:
-        (folder / "unsupported").write_text(str(e))
-    except (CompileError, CandidateError) as e:
-        ending, log = _whose_fault(source, plan, folder, str(e))
-        (folder / ending).write_text(log)
-
-
 def _whose_fault(source: str, plan: ResolvedPlan, folder: Path, log: str) -> tuple[Ending, str]:
     """Tell a faulty candidate from one that uses what the emulator does not know: NVRTC takes the latter."""
     if nvrtc.library() is None:
@@ -195,16 +223,6 @@ def _whose_fault(source: str, plan: ResolvedPlan, folder: Path, log: str) -> tup
     except (CompileError, CandidateError) as e:
         return "failed", f"it does not compile:\n{e}"
     return "unsupported", f"it uses what the emulator does not know:\n{log}"
-
-
-def _execute(program: Path, folder: Path, seconds: float) -> None:
-    words = [str(program), _ORDERS, _DATA, _REPORT]
-    quiet = subprocess.DEVNULL
-    try:
-        subprocess.run(words, cwd=folder, stdin=quiet, stdout=quiet, stderr=quiet, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        with (folder / _REPORT).open("a") as report:
-            report.write("end\ttimeout\t0\t0\tthe run did not finish in time\n")
 
 
 def _plain_file(path: Path, most: int) -> bytes:
