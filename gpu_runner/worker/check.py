@@ -40,6 +40,11 @@ STRAYS = 1e-6
 """Share of an output's elements that may be off by up to `STRAY_REACH` times what is allowed. Of 30 million honest
 rounding errors, the largest is one that nobody meets among the million of a test."""
 STRAY_REACH = 2.0
+SHAKES, SHAKEN_SHARE, SHAKEN_MOST, NEARLY = 4, 0.5, 2.0**-16, 100.0
+"""An honest program's result is the exact one for inputs that are off by rounding. So many runs of the oracle on such
+inputs tell how far results are moved by it: off by this times √k units of fp32 rounding, where k numbers may be summed,
+and at most so much (half precision and TF32 round by ten times that). They are made for outputs that are beyond the
+tolerance, by no more than this factor."""
 TF32_LIKE, TF32_CORRELATION = 4.0, 0.3
 """Errors are taken for those of TF32 where their root mean square is within this factor of simulated TF32's, and they
 correlate with it at least so much. Those of bf16 are eight times as large; those of other orders do not correlate."""
@@ -57,6 +62,8 @@ _SAMPLED = {"cuda": 1 << 27, "cpu": 1 << 24}
 
 Exact = Callable[[], Iterator[tuple[slice, torch.Tensor]]]
 """Gives the oracle's elements of one output, in order: stretches of the flat output, and what stands there."""
+Shaken = Callable[[float], Sequence[torch.Tensor]]
+"""Gives the oracle's outputs on inputs whose elements are off by so much, as a share of themselves, at random."""
 InTf32 = Callable[[bool], Sequence[torch.Tensor] | None]
 """Gives the reference's outputs with products in TF32, operands truncated if true, else rounded to nearest; None where
 there are no such products."""
@@ -116,6 +123,7 @@ class _Limits(NamedTuple):
     scale: float
     sizes: Sequence[int]
     repeats: float
+    longest: int
 
 
 class Expected:
@@ -125,9 +133,11 @@ class Expected:
     precision and numerics. `scales` are the least root mean squares that the absolute tolerance is taken relative to,
     one per output: for inputs on which an output comes out unusually small. `sizes` are the numbers of elements of
     inputs and weights, from which follows how many numbers an element of an output may be a sum of, `repeats` those of
-    inputs that occur more than once, which may make equal terms.
+    inputs that occur more than once, which may make equal terms. `longest` is the longest row of an input.
 
     `tf32` runs the reference in TF32. That is accepted with `allow_tf32`, and where the reference itself errs so.
+    `shaken` runs the oracle on inputs that are off by rounding: results that it moves, such as sums that cancel, may be
+    off by as much.
     """
 
     def __init__(
@@ -138,23 +148,27 @@ class Expected:
         scales: Sequence[float] | None = None,
         sizes: Sequence[int] = (),
         repeats: float = 0.0,
+        longest: int = 1,
         *,
         tf32: InTf32 | None = None,
+        shaken: Shaken | None = None,
         allow_tf32: bool = False,
     ) -> None:
-        self._limits = [_Limits(tolerance, least, sizes, repeats) for least in scales or [0.0] * len(exact)]
+        self._made, self._shaken = (exact, reference), shaken
+        self._limits = [_Limits(tolerance, least, sizes, repeats, longest) for least in scales or [0.0] * len(exact)]
         self._tf32 = tf32 if any(r.dtype == torch.float32 for r in reference) else None
         self.parts = self._parts(exact, reference)
         self.accepts_tf32 = self._tf32 is not None and (allow_tf32 or self._errs_as_tf32())
         rounded = self._tf32(False) if self._tf32 is not None and self.accepts_tf32 else None
         if rounded is not None:
-            self.parts = self._parts(exact, reference, rounded)
+            both = zip(reference, rounded, strict=True)
+            self.parts = self._parts(exact, reference, [r if o.dtype == torch.float32 else None for o, r in both])
 
     def _parts(
         self,
         exact: Sequence[torch.Tensor | Exact],
         reference: Sequence[torch.Tensor],
-        coarse: Sequence[torch.Tensor] | None = None,
+        coarse: Sequence[torch.Tensor | None] | None = None,
     ) -> list[_Floats | _Integers]:
         parts: list[_Floats | _Integers] = []
         for index, (e, r, limits) in enumerate(zip(exact, reference, self._limits, strict=True)):
@@ -162,9 +176,20 @@ class Expected:
             if is_integral(r):
                 parts.append(_Integers(index, source, r))
             else:
-                rough = _flat(coarse[index]) if coarse is not None and r.dtype == torch.float32 else None
-                parts.append(_Floats(index, source, r, rough, limits))
+                rough = None if coarse is None else coarse[index]
+                parts.append(_Floats(index, source, r, None if rough is None else _flat(rough), limits))
         return parts
+
+    def _moved_by_rounding(self, shaken: Shaken) -> list[_Floats | _Integers]:
+        """Return the parts, with what moves if the inputs are off by rounding counted as the reference's errors."""
+        floats = [p for p in self.parts if isinstance(p, _Floats)]
+        runs = [shaken(max(p.rounding for p in floats)) for _ in range(SHAKES)]
+        coarse = list[torch.Tensor | None]([None] * len(self.parts))
+        for part in floats:
+            exact = torch.cat([e.double() for _, e in part.exact()])
+            moved = torch.stack([_flat(run[part.index]).double() - exact for run in runs])
+            coarse[part.index] = moved.square_().mean(0).sqrt_().add_(exact)
+        return self._parts(*self._made, coarse)
 
     def _errs_as_tf32(self) -> bool:
         """Return whether the reference errs by more than fp32 does, and as TF32 does."""
@@ -225,13 +250,20 @@ class Expected:
         return math.inf if any(math.isnan(r) for r in worst) else max(worst)
 
     def _accepted(self, outputs: Sequence[torch.Tensor]) -> list[float]:
-        """Return the largest error of each output; where TF32 is accepted, also of one that truncates.
+        """Return the largest error of each output, by the widest of the rules that apply.
 
-        To truncate shrinks every product by up to a thousandth, which no rounding error of the reference covers.
+        Where TF32 is accepted, that is also one that truncates: it shrinks every product by up to a thousandth, which
+        no rounding error of the reference covers.
         """
         worst = _worst(self.parts, outputs)
-        if not self.accepts_tf32 or all(ratio <= 1.0 for ratio in worst) or self._tf32 is None:
+        if all(ratio <= 1.0 for ratio in worst):
             return worst
+        if not self.accepts_tf32 or self._tf32 is None:
+            most = (NEARLY if isinstance(p, _Floats) else 1.0 for p in self.parts)
+            if self._shaken is None or not all(w <= m for w, m in zip(worst, most, strict=True)):
+                return worst
+            self.parts, self._shaken = self._moved_by_rounding(self._shaken), None
+            return _worst(self.parts, outputs)
         truncated, rounded = self._tf32(True), self._tf32(False)
         if truncated is None or rounded is None:
             return worst
@@ -329,10 +361,11 @@ class _Floats(_Output):
     """An output of floats.
 
     `coarse` is what the reference gives in a precision that is accepted, too. How the reference errs is seen in every
-    `every`-th stretch of the oracle's. `absolute` is the part of what is allowed that all elements share, `rms_limit`
-    the most that the root mean square of the errors may be. `spread` are pairs of an error as a share of the plain
-    tolerance and how many elements may err by more; empty where the reference itself stays well within the tolerance.
-    `full` says that the oracle's and the reference's elements need all bits of fp32.
+    `every`-th stretch of the oracle's. `rounding` is by what share inputs may be off. `absolute` is the part of what is
+    allowed that all elements share, `rms_limit` the most that the root mean square of the errors may be. `spread` are
+    pairs of an error as a share of the plain tolerance and how many elements may err by more; empty where the reference
+    itself stays well within the tolerance. `full` says that the oracle's and the reference's elements need all bits of
+    fp32.
     """
 
     def __init__(
@@ -353,8 +386,9 @@ class _Floats(_Output):
         scale = max(self.rms, limits.scale)
         unit = torch.finfo(torch.float64 if self.reference.dtype == torch.float64 else torch.float32).eps / 2
         alike = ALIKE_SHARE * unit * max(self._equal, limits.repeats / max(1, size))
-        summed = SUM_SHARE * unit * math.sqrt(_terms(limits.sizes, size))
-        share = max(RMS_SHARE * tolerance.atol, summed, alike)
+        terms = _terms(limits.sizes, size)
+        self.rounding = min(SHAKEN_MOST, SHAKEN_SHARE * unit * math.sqrt(max(terms, limits.longest)))
+        share = max(RMS_SHARE * tolerance.atol, SUM_SHARE * unit * math.sqrt(terms), alike)
         # Over a few elements, the mean of the squares says little.
         few = 1.0 + 3.0 / math.sqrt(count)
         # The smallest normal number: an honest kernel may flush what is smaller to zero.

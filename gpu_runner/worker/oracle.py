@@ -10,7 +10,7 @@ import torch
 
 from forewarp.core.values import Tolerance
 from forewarp.gpu_runner.worker import memory, numerics
-from forewarp.gpu_runner.worker.check import Exact, Expected, repeated, stretches
+from forewarp.gpu_runner.worker.check import Exact, Expected, Shaken, repeated, stretches
 from forewarp.gpu_runner.worker.operations import run_in_tf32
 from forewarp.gpu_runner.worker.problem import Problem, copies, outputs_of, running_reference, tensors_of
 from forewarp.gpu_runner.worker.state import State
@@ -114,9 +114,19 @@ def expect(
         # What is part of an input or a weight would change with it.
         return [r.clone() if r.untyped_storage().data_ptr() in given else r for r in results]
 
-    def expected(exact: Sequence[torch.Tensor | Exact], reference: Sequence[torch.Tensor]) -> Expected:
-        terms = [t.numel() for t in (*inputs, *state)], repeated(inputs)
-        return Expected(exact, reference, tolerance, scales, *terms, tf32=in_tf32, allow_tf32=allow_tf32)
+    def shaken(share: float) -> list[torch.Tensor]:
+        off = copies(values, torch.float64)
+        for tensor in tensors_of(off):
+            if tensor.is_floating_point():
+                tensor.mul_(torch.randn_like(tensor).mul_(share).add_(1.0))
+        return oracle(whole, off)[0]
+
+    def expected(
+        exact: Sequence[torch.Tensor | Exact], reference: Sequence[torch.Tensor], shaken: Shaken | None = None
+    ) -> Expected:
+        longest = max((t.shape[-1] for t in inputs if t.dim()), default=1)
+        terms = [t.numel() for t in (*inputs, *state)], repeated(inputs), longest
+        return Expected(exact, reference, tolerance, scales, *terms, tf32=in_tf32, shaken=shaken, allow_tf32=allow_tf32)
 
     reference: list[torch.Tensor] | None = None
     if pieces:
@@ -125,7 +135,7 @@ def expect(
         if cut is not None and not (made := expected(cut, reference)).far_off:
             return made, "fp64"
     exact, how = oracle(whole, values)
-    return expected(exact, reference or run()), how
+    return expected(exact, reference or run(), shaken if how == "fp64" else None), how
 
 
 def expect_alike(

@@ -32,6 +32,7 @@ class Perturbation:
     `integers` tells whether it is for references that return integers: not where elements that differed come out equal,
     in the inputs or, where results underflow, on the way, because that leaves the order of equal elements open.
     `signs` is true where it changes signs, `grows` where it makes values larger.
+    `only` is for the smallest workload, which gets each change by itself, or for those whose oracle is dear.
     `most` is what the reference may err by at most, as a share of the tolerance: where its own rounding is made so much
     larger, that of an honest candidate may be beyond what is allowed.
     """
@@ -41,6 +42,7 @@ class Perturbation:
     integers: Literal["too", "never", "only"] = "too"
     signs: bool = False
     grows: bool = False
+    only: Literal["smallest", "larger", ""] = ""
     most: float = math.inf
 
 
@@ -54,21 +56,45 @@ def _sparse(tensor: torch.Tensor) -> torch.Tensor:
     share = 4.0 / max(longest, 1) ** 0.5
     kept = torch.empty_like(tensor)
     for part, whole in zip(kept.view(-1).split(_PIECE), tensor.reshape(-1).split(_PIECE), strict=True):
-        torch.mul(whole, torch.rand(whole.shape, device=whole.device) < share, out=part)
+        # Not a product: a mask may hold infinities.
+        torch.where(torch.rand(whole.shape, device=whole.device) < share, whole, torch.zeros_like(whole), out=part)
     return kept
+
+
+def _outlier(tensor: torch.Tensor) -> torch.Tensor:
+    """Make one element a thousand times as large as the largest."""
+    changed, place = tensor.flatten().clone(), int(torch.randint(tensor.numel(), ()))
+    changed[place] = 1000 * tensor.nan_to_num(0.0, 0.0, 0.0).abs().max()
+    return changed.view(tensor.shape)
+
+
+def _mixed(tensor: torch.Tensor) -> torch.Tensor:
+    """Move rows up or down by 100, make them zero, give them an outlier, or leave them; vectors stay as they are."""
+    if tensor.dim() < 2:
+        return tensor
+    rows = tensor.flatten(1)
+    kind = torch.randint(5, (len(rows), 1), device=tensor.device)
+    changed = torch.where(kind == 0, rows + 100, torch.where(kind == 1, rows - 100, rows))
+    changed.masked_fill_(kind == 2, 0.0)
+    place, largest = int(torch.randint(rows.shape[1], ())), rows.nan_to_num(0.0, 0.0, 0.0).abs().amax(1)
+    changed[:, place] = torch.where(kind[:, 0] == 3, 1000 * largest, changed[:, place])
+    return changed.view(tensor.shape)
 
 
 PERTURBATIONS = (
     Perturbation("inputs × 3", lambda t: t * 3, grows=True),
-    Perturbation("inputs × 32", lambda t: t * 32, integers="only", grows=True),
-    Perturbation("inputs × 100", lambda t: t * 100, integers="never", grows=True, most=0.25),
-    Perturbation("inputs × 0.01", lambda t: t * 0.01, integers="never"),
-    Perturbation("signs flipped", torch.neg, signs=True),
-    Perturbation("zeros", torch.zeros_like, integers="never"),
-    Perturbation("small integers", _whole, integers="never", signs=True, grows=True),
-    Perturbation("mostly zeros", _sparse, integers="never"),
+    Perturbation("inputs × 32", lambda t: t * 32, "only", grows=True),
+    Perturbation("inputs × 100", lambda t: t * 100, "never", grows=True, most=0.25),
+    Perturbation("inputs + 100", lambda t: t + 100, "never", grows=True, only="smallest", most=0.25),
+    Perturbation("inputs − 100", lambda t: t - 100, "never", signs=True, grows=True, only="smallest", most=0.25),
+    Perturbation("one outlier", _outlier, "never", grows=True, only="smallest", most=0.25),
+    Perturbation("mixed rows", _mixed, "never", signs=True, grows=True, only="larger", most=0.25),
+    Perturbation("inputs × 0.01", lambda t: t * 0.01, "never", only="smallest"),
+    Perturbation("signs flipped", torch.neg, signs=True, only="smallest"),
+    Perturbation("zeros", torch.zeros_like, "never", only="smallest"),
+    Perturbation("small integers", _whole, "never", signs=True, grows=True, only="smallest"),
+    Perturbation("mostly zeros", _sparse, "never"),
 )
-_TELLING = ("inputs × 3", "inputs × 32", "inputs × 100", "mostly zeros")
 
 
 def cases(
@@ -81,9 +107,9 @@ def cases(
 ) -> Iterator[tuple[str, list[Any], Expected]]:
     """Yield name, input values and expected outputs of each perturbation that means something to the reference.
 
-    With `telling`, only those that lower precision fails most. `draw` gives fresh input values, `expect` what values
-    call for, given the least scale of each output; `usual` is what an ordinary draw calls for, `module` holds the
-    reference's code. Left out are perturbations that the reference refuses, on which it is not finite although it
+    With `telling`, only those that tell most, several changes in one. `draw` gives fresh input values, `expect` what
+    values call for, given the least scale of each output; `usual` is what an ordinary draw calls for, `module` holds
+    the reference's code. Left out are perturbations that the reference refuses, on which it is not finite although it
     usually is, or is further from its own oracle than usual: on those it has no clear answer.
     """
     scales = [_LEAST_SCALE * scale for scale in usual.scales]
@@ -92,7 +118,7 @@ def cases(
     has_integers, finite = usual.has_integers, usual.finite
     del usual  # it may be large
     for perturbation in PERTURBATIONS:
-        if telling and perturbation.name not in _TELLING:
+        if perturbation.only == ("smallest" if telling else "larger"):
             continue
         if perturbation.integers == ("never" if has_integers else "only"):
             continue

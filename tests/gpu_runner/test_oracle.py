@@ -153,7 +153,7 @@ def test_inputs_of_which_no_copies_are_kept_are_judged_as_others_are() -> None:
     stage = lean()
     assert stage.lean
     seen = {name: try_on(stage) < 0.1 for name in stage.cases()}
-    assert len(seen) == 8
+    assert len(seen) == 11
     assert all(seen.values())
     assert try_on(stage) < 0.1
     stage.outputs[0][0, 0] += 0.1
@@ -242,3 +242,38 @@ def test_state_and_random_numbers_are_judged_without_copies_of_the_inputs() -> N
     stage.model.state_dict()["weight"][0] += 1.0
     with pytest.raises(Mismatch, match="weights of the reference"):
         stage.check_reference()
+
+
+def summed_in_turn(x: torch.Tensor) -> torch.Tensor:
+    """Sum in fp32, one after the other."""
+    return torch.tensor(x.numpy().cumsum(dtype="float32")[-1])
+
+
+def sum_is_refused(seed: int, candidate: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+    torch.manual_seed(seed)
+    x = torch.randn(1 << 18)
+    expected, _ = expect(Function(lambda x: x.sum()), [x], None)
+    try:
+        expected.compare([candidate(x)])
+    except Mismatch:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("seed", [53, 62, 84, 117])
+def test_a_sum_that_cancels_may_be_off_by_its_rounding(seed: int) -> None:
+    assert not sum_is_refused(seed, summed_in_turn)
+
+
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        lambda x: x.bfloat16().float().sum(),
+        lambda x: (x.view(torch.int32) & ~0x1FFF).view(torch.float32).sum(),  # as TF32 truncates
+        lambda x: x[1:].sum(),
+        lambda x: x.sum() * 1.001,
+    ],
+    ids=["bf16", "TF32", "one left out", "a thousandth"],
+)
+def test_a_sum_that_is_off_by_more_is_refused_on_most_inputs(cheat: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    assert sum(sum_is_refused(seed, cheat) for seed in range(20)) >= 12

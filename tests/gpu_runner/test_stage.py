@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -268,6 +268,9 @@ def test_cases_are_judged_one_by_one_and_end_on_a_fresh_draw() -> None:
         *["fresh inputs"] * FRESH_CASES,
         "inputs × 3",
         "inputs × 100",
+        "inputs + 100",
+        "inputs − 100",
+        "one outlier",
         "inputs × 0.01",
         "signs flipped",
         "zeros",
@@ -278,32 +281,86 @@ def test_cases_are_judged_one_by_one_and_end_on_a_fresh_draw() -> None:
     assert try_on(stage) < 0.1
 
 
+def wrong_on(stage: Stage, candidate: Callable[..., torch.Tensor], *, thorough: bool = True) -> list[str]:
+    """Return the cases on which a candidate is wrong."""
+    wrong: list[str] = []
+    for name in stage.cases(thorough=thorough):
+        stage.prepare(0)
+        stage.outputs[0].copy_(candidate(*stage.slots[0]))
+        try:
+            stage.compare(0)
+        except Mismatch:
+            wrong.append(name)
+    return wrong
+
+
 def test_a_shortcut_for_the_usual_inputs_is_found_out() -> None:
     stage = staged("return x * scale + n", "torch.randn(8, 128)")
-    wrong: list[str] = []
-    for name in stage.cases():
-        stage.prepare(0)
-        x, scale, n = stage.slots[0]
-        stage.outputs[0].copy_(x.clamp(-6, 6) * scale + n)  # one normal number in 500 million is larger
-        try:
-            stage.compare(0)
-        except Mismatch:
-            wrong.append(name)
-    assert wrong == ["inputs × 3", "inputs × 100"]
+    # One normal number in 500 million is larger.
+    wrong = wrong_on(stage, lambda x, scale, n: x.clamp(-6, 6) * scale + n)
+    assert wrong == ["inputs × 3", "inputs × 100", "inputs + 100", "inputs − 100", "one outlier"]
 
 
-def test_a_softmax_without_its_maximum_is_found_out() -> None:
-    stage = staged("return torch.softmax(x, -1)", "torch.rand(8, 128)")
-    wrong: list[str] = []
-    for name in stage.cases(thorough=False):
-        stage.prepare(0)
-        power = stage.slots[0][0].exp()
-        stage.outputs[0].copy_(power / power.sum(-1, keepdim=True))
-        try:
-            stage.compare(0)
-        except Mismatch:
-            wrong.append(name)
-    assert wrong == ["inputs × 100"]
+def over_rows(x: torch.Tensor, top: torch.Tensor | float) -> torch.Tensor:
+    power = (x - top).exp()
+    return power / power.sum(-1, keepdim=True)
+
+
+def layer_norm_by_squares(x: torch.Tensor) -> torch.Tensor:
+    mean, square = x.mean(-1, keepdim=True), x.square().mean(-1, keepdim=True)
+    return (x - mean) * (square - mean * mean + 1e-5).rsqrt()
+
+
+def layer_norm_one_by_one(x: torch.Tensor) -> torch.Tensor:
+    """Follow Welford."""
+    mean, squares = torch.zeros(len(x)), torch.zeros(len(x))
+    for i, column in enumerate(x.T):
+        off = column - mean
+        mean = mean + off / (i + 1)
+        squares = squares + off * (column - mean)
+    return (x - mean[:, None]) * (squares / x.shape[1] + 1e-5).rsqrt()[:, None]
+
+
+SOFTMAX, LAYER_NORM = "return torch.softmax(x, -1)", "return torch.nn.functional.layer_norm(x, x.shape[-1:])"
+MAXIMUM = "return x.amax(-1)"
+
+
+@pytest.mark.parametrize(
+    ("forward", "candidate", "cases"),
+    [
+        (SOFTMAX, lambda x: over_rows(x, 0.0), {"inputs × 100", "inputs + 100", "inputs − 100"}),
+        (SOFTMAX, lambda x: over_rows(x, x.amax(-1, keepdim=True).clamp(min=0)), {"inputs − 100"}),
+        (SOFTMAX, lambda x: x.clamp(max=2000.0).softmax(-1) * (x.amax(-1, keepdim=True) < 2000), {"one outlier"}),
+        (LAYER_NORM, layer_norm_by_squares, {"inputs + 100", "inputs − 100"}),
+        (MAXIMUM, lambda x: x.amax(-1).clamp(min=0), {"inputs − 100"}),
+    ],
+    ids=["softmax without maximum", "maximum from zero", "clipped", "variance by squares", "greatest from zero"],
+)
+def test_what_is_wrong_far_from_the_usual_inputs_is_found_out_on_any_workload(
+    forward: str, candidate: Callable[..., torch.Tensor], cases: set[str]
+) -> None:
+    def judged(x: torch.Tensor, *_: Any) -> torch.Tensor:
+        return candidate(x)
+
+    assert cases <= set(wrong_on(staged(forward, "torch.randn(64, 256)"), judged))
+    assert "mixed rows" in wrong_on(staged(forward, "torch.randn(64, 256)"), judged, thorough=False)
+
+
+@pytest.mark.parametrize(
+    ("forward", "candidate"),
+    [
+        (SOFTMAX, lambda x: over_rows(x, x.amax(-1, keepdim=True))),
+        (LAYER_NORM, layer_norm_one_by_one),
+        (
+            "return torch.softmax(x.masked_fill(x > 1, -torch.inf), -1)",
+            lambda x: x.masked_fill(x > 1, -1e30).softmax(-1),
+        ),
+    ],
+)
+def test_honest_candidates_are_right_on_all_of_them(forward: str, candidate: Callable[..., torch.Tensor]) -> None:
+    for thorough in (True, False):
+        stage = staged(forward, "torch.randn(64, 2048)")
+        assert wrong_on(stage, lambda x, *_: candidate(x), thorough=thorough) == []
 
 
 def test_perturbations_can_be_turned_off() -> None:
@@ -312,16 +369,8 @@ def test_perturbations_can_be_turned_off() -> None:
 
 def test_a_shortcut_for_positive_inputs_is_found_out() -> None:
     stage = staged("return torch.relu(x) * scale + n", UNIT)
-    wrong: list[str] = []
-    for name in stage.cases():
-        stage.prepare(0)
-        x, scale, n = stage.slots[0]
-        stage.outputs[0].copy_(x * scale + n)
-        try:
-            stage.compare(0)
-        except Mismatch:
-            wrong.append(name)
-    assert wrong == ["signs flipped", "small integers"]
+    wrong = wrong_on(stage, lambda x, scale, n: x * scale + n)
+    assert wrong == ["inputs − 100", "signs flipped", "small integers"]
 
 
 def test_a_snapshot_tells_a_repeat_from_another_result() -> None:
