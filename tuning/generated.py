@@ -124,6 +124,9 @@ def _launches(tree: ast.Module) -> list[tuple[str, list[Any]]]:
         match statement:
             case ast.Expr(value=ast.Call(func=ast.Name(id="assert_size_stride"), args=[ast.Name(id=name), shape, *_])):
                 shapes[name] = ast.literal_eval(shape)
+            case ast.Expr(value=ast.Call(func=ast.Name(id="assert_size_stride_grouped"), args=[names, listed, *_])):
+                own = [n.id for n in ast.walk(names) if isinstance(n, ast.Name)]
+                shapes |= zip(own, ast.literal_eval(listed), strict=True)
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if isinstance(shape := described(value), tuple):
                 shapes[name] = shape
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=kernel), attr="run"), args=arguments)):
@@ -153,9 +156,10 @@ def _choices(
 
 def _space(kernel: _Kernel, given: Sequence[Any], configurations: Sequence[Configuration]) -> Space:
     arguments: dict[str, Any] = {}
+    whole = math.prod(value for value in given if isinstance(value, int))  # what a tensor of unknown shape has
     for (name, kind), value in zip(kernel.signature.items(), given, strict=False):
         is_pointer = kind.startswith("*")
-        arguments[name] = TensorArgument(_dtype(kind), value or ()) if is_pointer else value
+        arguments[name] = TensorArgument(_dtype(kind), (whole,) if value is None else value) if is_pointer else value
     sizes = [arguments.get(f"{axis}numel", 1) for axis in "xyz"]
     grids = [
         tuple(math.ceil(size / c.values.get(f"{axis}BLOCK", 1)) for axis, size in zip("XYZ", sizes, strict=True))

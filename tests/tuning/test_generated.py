@@ -92,6 +92,17 @@ def test_blocks_of_all_kernels_are_forecast_together_and_tiny_ones_come_last() -
     assert 120e-6 < seconds[0] < 500e-6
 
 
+def test_shapes_are_read_in_the_form_of_later_versions_too() -> None:
+    sized = "assert_size_stride(arg0_1, (8192, 8192), (8192, 1))"
+    later = "assert_size_stride_grouped((arg0_1,), ((8192, 8192),), ((8192, 1),), 'input')"
+    assert sized in CODE
+    known, grouped, unknown = (
+        generated.forecast(CODE.replace(sized, line), TUNABLES, H200) for line in (sized, later, "pass")
+    )
+    assert grouped == known
+    assert unknown == known  # a tensor of unknown shape is taken to be as large as the launch
+
+
 def test_a_module_with_other_tunables_is_left_to_chance() -> None:
     for source, tunables in ((CODE, {**TUNABLES, "PRODUCT_ROWS": (64, 128)}), ("x = 1\n", TUNABLES), (CODE, {})):
         with pytest.raises(NotCounted, match="something else"):
