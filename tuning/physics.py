@@ -156,11 +156,13 @@ def amounts(space: Space) -> LaunchTotals:
     def amount(name: str) -> Numbers:
         return mean(work.get(name))
 
+    # Triton pipelines loops with products: elsewhere stages do nothing.
+    stages = np.where(amount("dot_count") > 0, [float(c.stages) for c in configurations], 1.0)
     moved = [(name, total(v)) for name, v in (*work.loads.items(), *work.stores.items())]
     return LaunchTotals(
         programs=programs,
         warps=np.array([float(c.warps) for c in configurations]),
-        stages=np.array([float(c.stages) for c in configurations]),
+        stages=stages,
         register_cap=np.array([float(c.registers or MOST_REGISTERS) for c in configurations]),
         unique_bytes=sum((np.minimum(v, sizes.get(name, np.inf)) for name, v in moved), zero),
         sector_bytes=total(work.get("sectors")) + total(work.get("stored_sectors")),

@@ -57,6 +57,20 @@ def test_a_faster_memory_makes_a_copy_faster() -> None:
     assert forecasts.forecast(space, H200).seconds[0] < forecasts.forecast(space, h100).seconds[0]
 
 
+def test_stages_of_a_kernel_without_products_do_nothing() -> None:
+    source = """def total(x, o, N, B: tl.constexpr):
+    i = tl.arange(0, B)
+    sums = tl.zeros((B,), dtype=tl.float32)
+    for start in range(0, N, B):
+        sums += tl.load(x + tl.program_id(0) * N + start + i)
+    tl.store(o + tl.program_id(0), tl.sum(sums, 0))
+"""
+    arguments = {"x": TensorArgument("float32", (512, 8192)), "o": TensorArgument("float32", (512,)), "N": 8192}
+    configurations = [Configuration({"B": 1024}, 4, stages) for stages in (1, 2, 4)]
+    space = Space("total", source, arguments, configurations, [(512,)] * 3)
+    assert len(set(forecasts.forecast(space, H200).seconds)) == 1
+
+
 def test_trees_add_octaves_to_what_physics_says() -> None:
     space = large_product(Configuration({"BLOCK": 64, "STEP": 32}, 4), Configuration({"BLOCK": 64, "STEP": 32}, 8))
     counted = physics.amounts(space)
