@@ -16,7 +16,7 @@ import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
-from support import autotuned_file
+from support import autotuned_file, small_tasks
 from support.recorded_pool import Recorded, record
 from support.scripted_model import Call, endless, returns, scripted
 
@@ -42,7 +42,6 @@ from forewarp.agent.events import (
 from forewarp.agent.settings import Settings
 from forewarp.agent.transcript import SHARED_FROM, Transcript, conversations, latest, read
 from forewarp.tools import considered
-from forewarp.tools.describe import task_of
 from forewarp.tools.parts import Amounts, Place
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 
@@ -276,10 +275,11 @@ async def test_an_interrupted_measurement_counts_as_none_but_its_seconds_do(
     settings: Callable[..., Settings], tmp_path: Path
 ) -> None:
     place = Place(device="cpu", archive=str(tmp_path / "b.db"))
-    (tmp_path / "mine.cpp").write_text(task_of("softmax", place).seeds["cpp"])
+    (tmp_path / "problem.py").write_text(small_tasks.REFERENCE)
+    (tmp_path / "mine.cpp").write_text(small_tasks.cpp().source)
     talk = Conversation(replace(settings(folder=tmp_path), place=place))
     events: list[ConversationEvent] = []
-    async for event in talk.say("/measure softmax mine.cpp"):
+    async for event in talk.say("/measure problem.py mine.cpp"):
         events.append(event)
         if isinstance(event, Progressed) and event.text == "measuring":
             await asyncio.sleep(0.05)

@@ -147,6 +147,7 @@ def test_a_kernel_that_is_wrong_on_one_side_leaves_the_other_one_alone(pair: Alt
         assert not found.log_ratios
 
 
+@pytest.mark.slow
 def test_a_kernel_that_never_takes_its_turn_holds_up_nobody(pair: AlternatingExecutors) -> None:
     task, kernel, broken = small_task(), cpp(), cpp("#error no\n")
     subjects = [Subject(broken, pair.compile(task, broken)[0]), Subject(kernel, pair.compile(task, kernel)[1])]
