@@ -27,11 +27,15 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 
+# Collected tests and imported modules stay to the end; looking through them again took a seventh of the time.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
-    # Collected tests and imported modules stay to the end; looking through them again took a seventh of the time.
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 50)
+    gc.enable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,7 +52,7 @@ def _own_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+def _session_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     patch = pytest.MonkeyPatch()
     patch.setenv("FOREWARP_CACHE", str(tmp_path_factory.mktemp("cache")))
     for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
@@ -57,9 +61,12 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
         patch.delenv(name, raising=False)
 
 
-@pytest.fixture(scope="session")
-def cpu_executor() -> Iterator[LocalExecutor]:
-    """One on the CPU device; `support.shared_executors.limited` gives it the limits of a module for a while."""
+@pytest.fixture(scope="session", autouse=True)
+def cpu_executor(_session_cache: None) -> Iterator[LocalExecutor]:
+    """One on the CPU device; `support.shared_executors.limited` gives it the limits of a module for a while.
+
+    As long as it is there, the server that it shares with others of this process stays, which takes seconds to start.
+    """
     from forewarp.gpu_runner.devices import detect_cpu
     from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 
@@ -70,8 +77,8 @@ def cpu_executor() -> Iterator[LocalExecutor]:
     made.close()
 
 
-@pytest.fixture(scope="session")
-def h200_executor() -> Iterator[LocalExecutor]:
+@pytest.fixture(scope="session", autouse=True)
+def h200_executor(_session_cache: None) -> Iterator[LocalExecutor]:
     """One for a GPU that need not be there: it compiles, traces and checks, and measures nothing."""
     from forewarp.gpu_runner.devices import known_targets
     from forewarp.gpu_runner.executors.local import LocalExecutor

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
+from weakref import WeakSet
 
 from forewarp.core import serde
 from forewarp.core.errors import DeviceError, UnprotectedError, WorkerError
@@ -226,20 +227,179 @@ class ChildSession:
         activity.path_of(self._log).unlink(missing_ok=True)
 
 
-class WorkerClient:
-    """Runs jobs in children of one fork server; safe to use from several threads."""
+class ServerProcess:
+    """A fork server and the folder of its jobs; started at first use, and again after its loss.
 
-    def __init__(
-        self, python: str = sys.executable, environment: Mapping[str, str] | None = None, *, cpu_only: bool = False
-    ) -> None:
-        """`environment` is added to the server's, such as CUDA_VISIBLE_DEVICES; `cpu_only` does without Triton."""
-        self.python, self._cpu_only = python, cpu_only
-        self._environment = dict(environment or {})
+    Safe to use from several threads.
+    """
+
+    _running: ClassVar[dict[str, ServerProcess]] = {}
+    """Servers that clients share, by the process that has them and how they are started."""
+    _registry = threading.Lock()
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._command, self._environment = command, environment
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._scratch: Scratch | None = None
-        self._jobs = 0
+        self._jobs = self._clients = 0
+
+    @classmethod
+    def shared(cls, command: Sequence[str], environment: Mapping[str, str]) -> ServerProcess:
+        """Return the server that is started so, for one more client, which is to `release` it."""
+        # A process that was forked has its parent's servers here, and none of its own.
+        key = json.dumps([os.getpid(), command, environment], sort_keys=True)
+        with cls._registry:
+            server = cls._running.setdefault(key, cls(command, environment))
+            server._clients += 1
+            return server
+
+    def release(self) -> None:
+        """End the server and all its children if no other client is left."""
+        with self._registry:
+            self._clients -= 1
+            if self._clients > 0:
+                return
+            for key in [key for key, server in self._running.items() if server is self]:
+                del self._running[key]
+        with self._lock:
+            self._forget()
+            if self._scratch is not None:
+                self._scratch.close()
+
+    def submit(
+        self, job: WorkerJob, descriptors: list[int], abandoned: Callable[[], bool]
+    ) -> tuple[socket.socket, Path]:
+        """Send a job, once the server has started; return the connection and the path of the job's log.
+
+        Raises `WorkerError` once it is `abandoned`, and where the server is lost.
+        """
+        with self._lock:
+            control = self._start(abandoned)
+            self._jobs += 1
+            log = self._folder().path / f"job{self._jobs}.log"
+            line = json.dumps(requests.to_document(replace(job, log=str(log)))).encode() + b"\n"
+            try:
+                sent = socket.send_fds(control, [line], descriptors)
+                if sent < len(line):
+                    control.sendall(line[sent:])
+            except OSError:
+                self._forget()
+                raise WorkerError("the measuring server stopped", hint="run the command again") from None
+            return control, log
+
+    def _folder(self) -> Scratch:
+        self._scratch = self._scratch or Scratch()
+        return self._scratch
+
+    def lost(self, connection: socket.socket) -> None:
+        """Have the next job start another server, unless that has happened already since this connection was made."""
+        with self._lock:
+            if self._control is connection:
+                self._forget()
+
+    def _start(self, abandoned: Callable[[], bool]) -> socket.socket:
+        """Return the control socket, starting the server at first use or after its loss."""
+        if abandoned():
+            raise closed_error()
+        if self._control is not None and self._process is not None and self._process.poll() is None:
+            return self._control
+        self._forget()
+        ours, theirs = socket.socketpair()
+        errors = self._folder().path / "server.log"
+        errors.touch(mode=0o600)
+        # Folders of cells too go with ours, whatever ends them.
+        environment = {**self._environment, "TMPDIR": str(self._folder().temporary)}
+        with theirs, errors.open("wb") as log:
+            try:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=theirs.fileno(),
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    start_new_session=True,
+                )
+            except OSError as e:
+                ours.close()
+                raise DeviceError(
+                    f"the Python to measure with, {self._command[0]}, cannot be started: {e.strerror}",
+                    hint="pass --python PATH of one that has torch",
+                ) from None
+        if self._first_words(ours, abandoned) != b"ready\n":
+            ours.close()
+            self._fail_to_start(errors.read_text(errors="replace"))
+        ours.settimeout(None)
+        self._control = ours
+        return ours
+
+    def _first_words(self, control: socket.socket, abandoned: Callable[[], bool]) -> bytes:
+        """Return the server's first words; b"" if there are none in time. Raises `WorkerError` once abandoned."""
+        control.settimeout(_LOOK_S)
+        for _ in range(round(START_S / _LOOK_S)):
+            if abandoned():
+                control.close()
+                self._forget()
+                raise closed_error()
+            try:
+                return control.recv(64)
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        return b""
+
+    def _fail_to_start(self, log: str) -> None:
+        self._forget()
+        if "No module named 'torch'" in log:
+            raise DeviceError(
+                f"{self._command[0]} has no torch, so nothing can be measured",
+                hint='pip install "forewarp[gpu]", or pass --python PATH of an environment that has torch',
+            )
+        raise WorkerError(f"the measuring server did not start:\n{readable(log)}", hint="`forewarp doctor` says more")
+
+    def _forget(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+class WorkerClient:
+    """Runs jobs in children of a fork server; safe to use from several threads.
+
+    Clients of this process whose servers would be started alike share one, but for those that need one of their `own`.
+    """
+
+    def __init__(
+        self,
+        python: str = sys.executable,
+        environment: Mapping[str, str] | None = None,
+        *,
+        cpu_only: bool = False,
+        own: bool = False,
+    ) -> None:
+        """`environment` is added to the server's, such as CUDA_VISIBLE_DEVICES; `cpu_only` does without Triton."""
+        command = child.command(python, "forewarp.gpu_runner.worker.server", *(["--cpu"] if cpu_only else []))
+        variables = child.environment(
+            # Inductor would keep processes to compile in, which go on working between calls.
+            {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+            | allowed(os.environ)
+            | dict(environment or {})
+            | {
+                # Idle threads of one arm must not spin while the other is timed.
+                "OMP_WAIT_POLICY": "PASSIVE",
+                "CUDA_MODULE_LOADING": "LAZY",
+            }
+        )
+        self._server = ServerProcess(command, variables) if own else ServerProcess.shared(command, variables)
+        self._sessions: WeakSet[ChildSession] = WeakSet()
+        self._closing = threading.Lock()
         self._closed = False
 
     def run(self, job: WorkerJob, timeout: float, on_look: OnLook | None = None) -> Reply:
@@ -263,14 +423,12 @@ class WorkerClient:
 
     def open(self, job: WorkerJob) -> ChildSession:
         """Start a job and return the handle on its process; raises as `run` does."""
-        log = self._log_path()
         ours, theirs = socket.socketpair()
         status, reported = socket.socketpair()
         with theirs, reported, contextlib.ExitStack() as unsent:
             unsent.enter_context(ours)
             unsent.enter_context(status)
-            document = requests.to_document(replace(job, log=str(log)))
-            self._send(json.dumps(document).encode() + b"\n", [theirs.fileno(), reported.fileno()])
+            connection, log = self._server.submit(job, [theirs.fileno(), reported.fileno()], lambda: self._closed)
             unsent.pop_all()
         answers, exits = Channel(ours), Channel(status)
         try:
@@ -278,125 +436,29 @@ class WorkerClient:
         except (ChannelClosed, ChannelTimeout):
             answers.close()
             exits.close()
-            with self._lock:
-                self._forget()
+            self._server.lost(connection)
             raise WorkerError("the measuring server stopped", hint="run the command again") from None
-        return ChildSession(answers, exits, log, pid)
-
-    def _log_path(self) -> Path:
-        with self._lock:
-            self._jobs += 1
-            return self._folder().path / f"job{self._jobs}.log"
-
-    def _folder(self) -> Scratch:
-        if self._closed:
-            raise closed_error()
-        self._scratch = self._scratch or Scratch()
-        return self._scratch
-
-    def _send(self, line: bytes, descriptors: list[int]) -> None:
-        with self._lock:
+        session = ChildSession(answers, exits, log, pid)
+        with self._closing:
+            self._sessions.add(session)
             if self._closed:
-                raise closed_error()
-            control = self._start()
-            try:
-                sent = socket.send_fds(control, [line], descriptors)
-                if sent < len(line):
-                    control.sendall(line[sent:])
-            except OSError:
-                self._forget()
-                raise WorkerError("the measuring server stopped", hint="run the command again") from None
-
-    def _start(self) -> socket.socket:
-        """Return the control socket, starting the server at first use or after its loss."""
-        if self._control is not None and self._process is not None and self._process.poll() is None:
-            return self._control
-        self._forget()
-        ours, theirs = socket.socketpair()
-        errors = self._folder().path / "server.log"
-        errors.touch(mode=0o600)
-        environment = child.environment(
-            # Inductor would keep processes to compile in, which go on working between calls.
-            {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
-            | allowed(os.environ)
-            | self._environment
-            | {
-                # Folders of cells too go with ours, whatever ends them.
-                "TMPDIR": str(self._folder().temporary),
-                # Idle threads of one arm must not spin while the other is timed.
-                "OMP_WAIT_POLICY": "PASSIVE",
-                "CUDA_MODULE_LOADING": "LAZY",
-            }
-        )
-        with theirs, errors.open("wb") as log:
-            try:
-                self._process = subprocess.Popen(
-                    child.command(
-                        self.python, "forewarp.gpu_runner.worker.server", *(["--cpu"] if self._cpu_only else [])
-                    ),
-                    stdin=theirs.fileno(),
-                    stdout=log,
-                    stderr=log,
-                    env=environment,
-                    start_new_session=True,
-                )
-            except OSError as e:
-                ours.close()
-                raise DeviceError(
-                    f"the Python to measure with, {self.python}, cannot be started: {e.strerror}",
-                    hint="pass --python PATH of one that has torch",
-                ) from None
-        if self._first_words(ours) != b"ready\n":
-            ours.close()
-            self._fail_to_start(errors.read_text(errors="replace"))
-        ours.settimeout(None)
-        self._control = ours
-        return ours
-
-    def _first_words(self, control: socket.socket) -> bytes:
-        """Return the server's first words; b"" if there are none in time. Raises `WorkerError` once this is closed."""
-        control.settimeout(_LOOK_S)
-        for _ in range(round(START_S / _LOOK_S)):
-            if self._closed:
-                control.close()
-                self._forget()
-                raise closed_error()
-            try:
-                return control.recv(64)
-            except TimeoutError:
-                continue
-            except OSError:
-                break
-        return b""
-
-    def _fail_to_start(self, log: str) -> None:
-        self._forget()
-        if "No module named 'torch'" in log:
-            raise DeviceError(
-                f"{self.python} has no torch, so nothing can be measured",
-                hint='pip install "forewarp[gpu]", or pass --python PATH of an environment that has torch',
-            )
-        raise WorkerError(f"the measuring server did not start:\n{readable(log)}", hint="`forewarp doctor` says more")
-
-    def _forget(self) -> None:
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            self._process.wait()
-            self._process = None
+                session.kill()
+        return session
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed; a job that it held then ended with the server, through no fault of its own."""
+        """Whether it was closed; a job that it held then ended through no fault of its own."""
         return self._closed
 
     def close(self) -> None:
-        """End the server and all its children, also while other threads wait for them; safe to call twice."""
-        self._closed = True  # before the lock: a thread that waits for the server to start holds it
-        with self._lock:
-            self._forget()
-            if self._scratch is not None:
-                self._scratch.close()
+        """End its children, also while other threads wait for them, and a server that nobody else uses.
+
+        Safe to call twice.
+        """
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            for session in list(self._sessions):
+                session.kill()
+        self._server.release()

@@ -114,9 +114,13 @@ class LocalExecutor:
         self._limits = limits or Limits()
         self._python, self._cache = python, cache or default_cache()
         self._visible = visible_device(index) if target.kind == "cuda" else ""
-        environment = {"CUDA_VISIBLE_DEVICES": self._visible} if target.kind == "cuda" else {}
-        environment |= {"TORCHINDUCTOR_CACHE_DIR": str(self._cache / "inductor")}  # the server's; children have others
-        self._worker = WorkerClient(python, environment, cpu_only=target.kind == "cpu")
+        environment = (
+            {"CUDA_VISIBLE_DEVICES": self._visible}
+            if target.kind == "cuda"
+            else {"TORCHINDUCTOR_CACHE_DIR": str(self._cache / "inductor")}  # the server's; children have others
+        )
+        # Where a kernel lies in memory is its server's doing: two that are compared must not have that in common.
+        self._worker = WorkerClient(python, environment, cpu_only=target.kind == "cpu", own=turn is not None)
         # Triton decides when it is imported whether to compile or to interpret, its own functions included.
         self._checker = WorkerClient(python, {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""})
         most = self._limits

@@ -94,7 +94,7 @@ def test_the_worker_sees_pythonpath_in_its_environment(polluted: Path, tmp_path:
     client = WorkerClient(cpu_only=True)
     try:
         client.open(ProbeJob()).close()
-        process = client._process
+        process = client._server._process
         assert process is not None
         started = Path(f"/proc/{process.pid}/environ").read_text().split("\0")
         assert not [e for e in started if e.startswith("PYTHONPATH=")]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +19,11 @@ from forewarp.core.errors import DeviceError, TaskError, WorkerError
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Candidate, Measurement, Status, Task
 from forewarp.gpu_runner.devices import detect_cpu
+from forewarp.gpu_runner.executors.alternating import AlternatingExecutors
+from forewarp.gpu_runner.executors.client import ServerProcess, WorkerClient
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
+from forewarp.gpu_runner.worker import watch
+from forewarp.gpu_runner.worker.requests import ProbeJob
 
 LIMITS = Limits(compile_s=60, measure_s=60, call_s=20.0, memory=2 << 30, time_s=0.05, looks=(4, 8))
 HOPELESS = 1e9
@@ -273,3 +280,65 @@ def test_closed_executor_says_so(tmp_path: Path) -> None:
     executor.close()
     with pytest.raises(WorkerError, match="closed"):
         executor.probe()
+
+
+def worker_of(executor: LocalExecutor) -> WorkerClient:
+    return vars(executor)["_worker"]
+
+
+def server_of(executor: LocalExecutor) -> ServerProcess:
+    return vars(worker_of(executor))["_server"]
+
+
+def test_closing_one_executor_ends_its_jobs_and_leaves_the_server_to_the_others(cpu_executor: LocalExecutor) -> None:
+    cpu_executor.probe()
+    process = vars(server_of(cpu_executor))["_process"]
+    other = LocalExecutor(detect_cpu())
+    assert server_of(other) is server_of(cpu_executor)
+    before = {p.pid for p in watch.family([process.pid])}
+    with ThreadPoolExecutor(1) as thread:
+        described = thread.submit(other.describe, small_task(f"while True:\n    pass\n{REFERENCE}"))
+        until = time.monotonic() + 60
+        # Once the task's own process is there, which the job's starts, and the job is known to the executor.
+        while len(watch.family([process.pid])) < len(before) + 2 or not vars(worker_of(other))["_sessions"]:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        other.close()
+        with pytest.raises(WorkerError, match="closed while it worked"):
+            described.result(20)
+    with pytest.raises(WorkerError, match="closed"):
+        worker_of(other).run(ProbeJob(), 60.0)
+    assert worker_of(cpu_executor).run(ProbeJob(), 60.0).answer
+    assert vars(server_of(cpu_executor))["_process"] is process
+    assert {p.pid for p in watch.family([process.pid])} == before
+
+
+def test_servers_that_would_start_otherwise_and_sides_that_are_compared_are_not_shared(
+    cpu_executor: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides: list[LocalExecutor] = vars(AlternatingExecutors(detect_cpu(), ("python", "python")))["_executors"]
+    elsewhere = LocalExecutor(detect_cpu(), cache=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setenv("FOREWARP_READABLE", str(tmp_path))
+        freer = LocalExecutor(detect_cpu())
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: 1)
+        forked = LocalExecutor(detect_cpu())
+    others = (*sides, elsewhere, freer, forked)
+    try:
+        assert len({id(server_of(e)) for e in (cpu_executor, *others)}) == 6
+    finally:
+        for executor in others:
+            executor.close()
+
+
+def test_the_last_executor_takes_the_server_with_it(tmp_path: Path) -> None:
+    one, other = (LocalExecutor(detect_cpu(), cache=tmp_path) for _ in range(2))
+    one.probe()
+    process = vars(server_of(one))["_process"]
+    one.close()
+    one.close()
+    assert process.poll() is None
+    assert other.probe()["torch"]
+    other.close()
+    assert process.poll() is not None

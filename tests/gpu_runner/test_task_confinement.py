@@ -271,8 +271,7 @@ def test_a_reference_that_fails_or_crashes_is_told_as_its_own(cpu_executor: Loca
 def test_folders_of_jobs_go_with_them(cpu_executor: LocalExecutor) -> None:
     cpu_executor.describe(small_task())
     task = small_task(f"open('left', 'w').write('x')\n{REFERENCE}")
-    worker = vars(cpu_executor)["_worker"]
-    scratch = worker._scratch
+    scratch = vars(cpu_executor)["_worker"]._server._scratch
     before = list(scratch.temporary.iterdir())  # what torch itself makes once
     cpu_executor.describe(task)
     cpu_executor.measure(task, cpp(), cpu_executor.compile(task, cpp()))
