@@ -182,7 +182,7 @@ class Expected:
 
     def _moved_by_rounding(self, shaken: Shaken) -> list[_Floats | _Integers]:
         """Return the parts, with what moves if the inputs are off by rounding counted as the reference's errors."""
-        floats = [p for p in self.parts if isinstance(p, _Floats)]
+        floats = [p for p in self.parts if isinstance(p, _Floats) and p.reference.numel()]
         runs = [shaken(max(p.rounding for p in floats)) for _ in range(SHAKES)]
         coarse = list[torch.Tensor | None]([None] * len(self.parts))
         for part in floats:
