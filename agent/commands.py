@@ -23,7 +23,7 @@ from forewarp.agent.kernel_tools import MAX_SEARCH, KernelTools
 from forewarp.agent.settings import Approval, Settings
 from forewarp.agent.whole_tools import TOP, WholeTools
 from forewarp.core.budget import DEFAULT_MEASUREMENTS, UNITS
-from forewarp.core.errors import ForewarpError, UsageError
+from forewarp.core.errors import ForewarpError, UsageError, did_you_mean
 from forewarp.prompts.render import fenced
 from forewarp.tools.parts import Amounts, Kernel, Place, shown, trim
 from forewarp.tools.requests import LOCK_NAME
@@ -166,8 +166,8 @@ def find_command(name: str) -> Command:
     """Return the command of this name; raises `UsageError` with the nearest one for a typo."""
     if name in COMMANDS:
         return COMMANDS[name]
-    near = difflib.get_close_matches(name, COMMANDS, 1) or [c for c in COMMANDS if name and c.startswith(name)]
-    meant = f"did you mean /{near[0]}? " if near else ""
+    begins = [f"did you mean {command}? " for command in COMMANDS if name and command.startswith(name)]
+    meant = did_you_mean(name, COMMANDS) or "".join(begins[:1])
     raise UsageError(f"there is no command /{name}", hint=f"{meant}/help lists all")
 
 

@@ -48,11 +48,13 @@ from forewarp.core.values import (
     Task,
 )
 
-__all__ = ["Archive", "default_path"]
+__all__ = ["LATEST", "Archive", "default_path"]
 
 T = TypeVar("T")
 
 MAX_LOG_CHARS = 8000
+LATEST = "latest"
+"""Name of the latest run, in place of its id."""
 
 _KERNEL = "k.source, k.language, k.tunables"
 _MEASUREMENT = f"""
@@ -91,7 +93,14 @@ class Archive(Connection):
     """
 
     def run(self, run: str) -> RunRow:
-        """Return one run by id; a unique beginning of the id will do. Raises `UsageError`."""
+        """Return one run by id, a unique beginning of the id, or `LATEST`. Raises `UsageError`."""
+        if run == LATEST:
+            for latest in self.runs(limit=1):
+                return latest
+            raise UsageError(
+                f"there are no runs in {self.path} yet",
+                hint="start one with `forewarp optimize softmax`, or pass --archive",
+            )
         rows = self._rows("SELECT * FROM run WHERE id = ?", (run,)) or self._rows(
             "SELECT * FROM run WHERE substr(id, 1, length(?)) = ? LIMIT 2", (run, run)
         )

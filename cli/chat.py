@@ -66,9 +66,8 @@ def chat(
             with -p, where the budget ends it]
         shell: Let lines that begin with ! be run by your shell.
         no_mouse: Leave the mouse to the terminal, so that it selects text as usual.
-        theme: Name of the colours.
-        model: Language model, as anthropic:NAME or openai:NAME; its key is read from the environment. Without one there
-            are the slash commands.
+        theme: Colours: dark, light, ansi (those of the terminal), or a theme of Textual.
+        model: Language model, as anthropic:NAME or openai:NAME, its key from the environment; none for slash commands.
         base_url: URL of an OpenAI-compatible server (vLLM, Ollama, llama.cpp, …) that serves the model.
         where: Device and archive.
         output: How results are shown.

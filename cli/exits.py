@@ -70,8 +70,12 @@ def _hint(error: Exception) -> str:
 
 def misused(error: CycloptsError, arguments: Sequence[str]) -> int:
     """Report arguments that do not fit the verb, and what one is that is missing."""
-    from cyclopts import MissingArgumentError
+    from cyclopts import MissingArgumentError, UnusedCliTokensError
 
+    if isinstance(error, UnusedCliTokensError):
+        more = " ".join(map(repr, error.unused_tokens or ()))
+        report(arguments, "usage", f"more arguments than it takes: {more}", "put a text with spaces into quotes")
+        return USAGE
     command = " ".join(("forewarp", *(error.command_chain or ())))
     missing = error.argument if isinstance(error, MissingArgumentError) else None
     about = f"{missing.name}: {missing.parameter.help} " if missing and missing.parameter.help else ""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 KINDS = ("cpu", "cuda")
 CANDIDATE = Parameter(name="CANDIDATE")
+RANKED = Parameter(name="CANDIDATE", help="Files that hold the kernels; several are ranked.")
 INSPECTED_TASK = (
     "Bundled task, task folder or KernelBench file; left out, the task whose folder holds the kernels. Files of Triton "
     "kernels need none: they are called as they call themselves, else with guessed arguments."
@@ -147,7 +148,7 @@ def _task_of(kernels: Sequence[Kernel]) -> str | None:
     )
 
 
-@takes(ForecastRequest, "task kernels", without="kernel", kernels=CANDIDATE)
+@takes(ForecastRequest, "task kernels", without="kernel", kernels=RANKED)
 def forecast(request: ForecastRequest, *, output: Output = PLAIN) -> int:
     """Forecast kernels' speed-ups, rank them, and say whether to measure them. Runs no kernel."""
     from forewarp.report.documents import ForecastDocument

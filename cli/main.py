@@ -11,8 +11,11 @@ import forewarp
 from forewarp.cli import exits, streams
 from forewarp.tools import signals
 
+ABOUT = (
+    "Faster GPU kernels on fewer measurements: forecast a candidate first, measure it only if it pays.\n\n"
+    "Without a verb, forewarp opens the terminal agent; forewarp -p TEXT does one turn of it and prints the answer."
+)
 EPILOGUE = (
-    "Without a verb, forewarp opens the terminal agent; forewarp -p TEXT does one turn of it and prints the answer.\n\n"
     "Exit codes: 0 done; 1 internal error; 2 the request is wrong; 3 no correct kernel, a degenerate task, or a "
     "locked kernel that got worse; "
     "69 no device or provider; 73 the archive cannot be written; 75 try again later; "
@@ -84,7 +87,7 @@ def build_app(*, about: bool = False) -> App:
     """
     app = App(
         name="forewarp",
-        help="Faster GPU kernels on fewer measurements: forecast a candidate first, measure it only if it pays.",
+        help=ABOUT,
         help_epilogue=EPILOGUE,
         help_format="plaintext",
         version=forewarp.__version__,

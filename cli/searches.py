@@ -27,7 +27,7 @@ Events = Annotated[
         "stdout, with the result as the last line.",
     ),
 ]
-RunName = Annotated[str, Parameter(help="The run's id or a unique beginning of it; see `forewarp runs`.")]
+RunName = Annotated[str | None, Parameter(help="The run's id or a unique beginning of it; the latest run if left out.")]
 POLICY, MODEL = Parameter(group="Policy"), "Whole models"
 
 
@@ -118,7 +118,7 @@ def resume(
 
 
 def show(
-    run: RunName,
+    run: RunName = None,
     /,
     *,
     archive: ArchiveOption = None,
@@ -126,6 +126,7 @@ def show(
     output: Output = PLAIN,
 ) -> int:
     """Show what a run, or a model's search, came to so far; works while it runs, too."""
+    from forewarp.archive.store import LATEST
     from forewarp.cli import running
     from forewarp.report import artifacts
     from forewarp.report.documents import SearchDocument
@@ -133,6 +134,7 @@ def show(
     from forewarp.tools.optimize_model import is_model_search
     from forewarp.tools.run_report import RunRecord, report, standing
 
+    run = run or LATEST
     if is_model_search(run):
         from forewarp.cli.models import show_model
 
@@ -148,9 +150,7 @@ def show(
 
 
 def report(
-    run: Annotated[
-        str | None, Parameter(help="The run's id or a unique beginning of it; the latest run if left out.")
-    ] = None,
+    run: RunName = None,
     /,
     *,
     archive: ArchiveOption = None,

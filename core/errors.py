@@ -14,6 +14,9 @@ ForewarpError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 from forewarp.core.values import Candidate
 
 
@@ -34,6 +37,12 @@ class ForewarpError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "did you mean …? " with the known name that is most like a mistyped one, "" where none is."""
+    near = get_close_matches(name, known, 1)
+    return f"did you mean {near[0]}? " if near else ""
 
 
 class UsageError(ForewarpError):

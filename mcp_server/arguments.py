@@ -58,6 +58,7 @@ _OWN: dict[str, tuple[Any, Any, str]] = {
     "search.forecaster": (Literal["learned", "llm", "cascade", "none"], "learned", "none measures everything."),
     "model": (str | None, None, "anthropic:NAME or openai:NAME."),
     "target": (Targets | None, None, "GPU that need not be here."),
+    "inspect_kernel.task": (str | None, None, "Not needed for Triton files."),
     "inspect_kernel.target": (Targets | None, None, "GPU; this machine's, else h200."),
     "budget": (_Budget, None, "Most measurements."),
     "max_gpu_seconds": (_Positive, None, ""),
@@ -190,25 +191,21 @@ class Requests:
             raise
         return copy
 
-    def made_task(self, path: str, text: str) -> str:
-        """Write the task that was made of a file beside it, and return its path in the workspace; raises `UsageError`.
-
-        A file that was not made so is not replaced.
-        """
-        return self.written_task(path, Path(path).stem, text)
-
     def located(self, path: str, what: str) -> Path:
         """Return where a file of the workspace is; raises `UsageError`."""
         return self._files.locate(path, what)
 
     def written_task(self, path: str, name: str, text: str) -> str:
-        """Write a task beside a file, and return its path in the workspace; replaces only what forewarp made."""
+        """Write a task beside a file, and return its path in the workspace; raises `UsageError`.
+
+        A file that forewarp did not make is not replaced.
+        """
         path = os.path.relpath(path, self._files.root) if os.path.isabs(path) else path
         return self._files.write_beside(path, f"{name}{TASK_SUFFIX}", MADE + text, MADE)
 
     def text(self, path: str) -> str:
         """Return the text of a file of the workspace; raises `UsageError`."""
-        return self._files.read(path)[0]
+        return self._files.read(path, "file")[0]
 
     def place(self, device: str | None) -> Place:
         """Return where to measure; the archive and all paths are the operator's."""
@@ -263,9 +260,9 @@ class Workspace:
         finally:
             os.close(descriptor)
         try:
-            return raw.decode(), self.root.joinpath(*parts)
+            return raw.decode("utf-8-sig"), self.root.joinpath(*parts)
         except UnicodeDecodeError:
-            raise UsageError(f"{what} {path!r} is not UTF-8 text", hint="pass source code, no compiled file") from None
+            raise UsageError(f"{what} {path!r} is not UTF-8 text", hint="save the source code as UTF-8") from None
 
     def _opened(self, path: str, what: str, parts: Sequence[str], *, folder: bool) -> int:
         """Return a descriptor of a file or folder, to be closed by the caller; raises `UsageError`."""

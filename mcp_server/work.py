@@ -130,7 +130,7 @@ class Work:
         """Inspect one kernel for a GPU."""
         del session
         request = InspectRequest(
-            task=self.requests.task(given["task"]),
+            task=given["task"] and self.requests.task(given["task"]),
             kernels=[self.requests.kernel(given)],
             target=given["target"] or "auto",
             check=given["check"],
@@ -165,9 +165,9 @@ class Work:
         """Make a task of a function of a file, and write it beside that once its reference has run."""
         del session, say
         call = TaskCall(function=given["function"], args=given["args"], init=given["init"])
-        source, name = self.requests.text(given["path"]), Path(given["path"]).stem
+        source, name = self.requests.text(given["path"]), f"{Path(given['path']).stem}_{call.function}"
         made = make_task(source, name, call, self.options.place, self._executors)
-        path = self.requests.made_task(given["path"], made.text)
+        path = self.requests.written_task(given["path"], name, made.text)
         return TaskAnswer(
             summary=f"Task {path} calls {call.function} on new random inputs; look at get_inputs() there, then "
             "pass it as task to the other tools.",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from forewarp.archive.store import Archive
+from forewarp.archive.store import LATEST, Archive
 from forewarp.core.errors import UsageError
 from forewarp.core.files import write_whole
 from forewarp.core.languages import suffix_of
@@ -18,7 +18,7 @@ from forewarp.core.untrusted_text import model_json, spreadsheet_cell
 from forewarp.report.documents import Artifact, OptimizeModelDocument, SearchDocument, failure
 from forewarp.tools import session
 from forewarp.tools.parts import Interval, Place, shown
-from forewarp.tools.run_report import RunRecord, SearchResult, latest_run, report
+from forewarp.tools.run_report import RunRecord, SearchResult, report
 
 if TYPE_CHECKING:
     from forewarp.tools.optimize_model import ModelSearch
@@ -108,7 +108,7 @@ def write_page(place: Place, run: str | None, out: Path | None = None, *, folder
     from forewarp.report.html import run as html
 
     with session.existing_archive(place, run or "") as archive:
-        found = report(archive, run if run is not None else latest_run(archive))
+        found = report(archive, LATEST if run is None else run)
         text = html.page(found, RunRecord.read(archive, found.run_id))
     path = (out or (folder or Path.cwd()) / "forewarp-runs" / found.run_id).expanduser().absolute()
     path = path if path.suffix in (".html", ".htm") else path / "report.html"

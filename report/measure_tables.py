@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from forewarp.core.untrusted_text import first_line
+from forewarp.core.untrusted_text import first_error, first_line
 from forewarp.report import display
 from forewarp.tools import wording
 
@@ -66,7 +66,7 @@ def render_many(found: MeasureManyResult, console: Console, *, full: bool = Fals
             table.add_row(name, "–", "not measured", "", first_line(attempt.problem), style="red")
             continue
         said = result.verdict if result.status == "ok" else result.status
-        remark = "; ".join(result.flags) if result.status == "ok" else first_line(result.log)
+        remark = "; ".join(result.flags) if result.status == "ok" else first_error(result.log)
         row = (wording.speedup(result.speedup), said, wording.noise(noise_of(result.workloads)), remark)
         table.add_row(name, *row, style=display.colour(result.verdict))
     console.print(table)

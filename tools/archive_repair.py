@@ -15,6 +15,7 @@ from forewarp.search import events
 from forewarp.search.settings import stored
 from forewarp.tools import session
 from forewarp.tools.parts import Place
+from forewarp.tools.wording import counted
 
 
 class ArchiveState(BaseModel):
@@ -60,7 +61,7 @@ def _check(table: str, row: Mapping[str, Any]) -> None:
 
 
 def _state(found: salvage.Salvage) -> ArchiveState:
-    rows = ", ".join(f"{n} {table}s" for table, n in found.rows.items() if table in ("run", "measurement"))
+    rows = ", ".join(counted(n, table) for table, n in found.rows.items() if table in ("run", "measurement"))
     if found.sound:
         state, summary = "sound", f"The archive {found.path} is sound: {rows}."
     elif found.damaged is None:

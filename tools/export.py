@@ -27,7 +27,6 @@ from forewarp.tools import session
 from forewarp.tools.measured import workload_result
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Part, Place, speedup_of
 from forewarp.tools.requests import ExportFormat, ExportKernelRequest
-from forewarp.tools.run_report import latest_run
 
 MODULE = "best_module.py"
 """Name of the exported module's file."""
@@ -169,9 +168,7 @@ def _winner(
 
 
 def _run_of(archive: Archive, subject: str) -> str:
-    """Return the run that is meant by an id, by `latest`, or by a folder that holds a run's files."""
-    if subject == "latest":
-        return latest_run(archive)
+    """Return the run that is meant by what names one in the archive, or by a folder that holds a run's files."""
     file = Path(subject).expanduser() / "evidence.json"
     if not file.is_file():
         return archive.run(subject).id

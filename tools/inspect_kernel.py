@@ -266,7 +266,7 @@ def _inspect_file(executor: LocalExecutor, request: InspectRequest, kernel: Kern
     try:
         if path:
             sources.check_file(Path(path), "the file")
-        source = Path(path).read_text() if kernel.source is None else kernel.source
+        source = Path(path).read_text(encoding="utf-8-sig") if kernel.source is None else kernel.source
     except (CandidateError, OSError, UnicodeDecodeError) as e:
         return KernelInspection(path=path, kernel=None, status=None, log=f"{path} cannot be read: {e}", seconds=0.0)
     if Path(path).suffix not in ("", ".py"):

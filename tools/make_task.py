@@ -66,7 +66,7 @@ def task_text(source: str, function: str, args: str, init: str = "") -> str:
 
 def _parts(node: ast.FunctionDef | ast.ClassDef, values: Mapping[str, Any], made: Mapping[str, Any]) -> list[str]:
     if isinstance(node, ast.FunctionDef):
-        order = _checked(node, values)
+        order = _checked(node, values, node.name)
         passed = ", ".join(f"{name}={name}" for name in order)
         model = (
             "class Model(torch.nn.Module):\n"
@@ -78,8 +78,10 @@ def _parts(node: ast.FunctionDef | ast.ClassDef, values: Mapping[str, Any], made
         methods = {n.name: n for n in node.body if isinstance(n, ast.FunctionDef)}
         if "forward" not in methods:
             raise UsageError(f"{node.name} has no forward of its own", hint="name a torch module, or a function")
-        order = _checked(methods["forward"], values, skip=1)
-        constructor = _checked(methods["__init__"], made, skip=1) if "__init__" in methods else list(made)
+        order = _checked(methods["forward"], values, f"args: forward of {node.name}", skip=1)
+        constructor = (
+            _checked(methods["__init__"], made, f"init: {node.name}", skip=1) if "__init__" in methods else list(made)
+        )
         given = ", ".join(repr(made[name]) for name in constructor)
         model = "" if node.name == "Model" else f"class Model({node.name}):\n    pass"
     drawn = ", ".join(_drawn(values[name], values) for name in order)
@@ -91,18 +93,21 @@ def _parts(node: ast.FunctionDef | ast.ClassDef, values: Mapping[str, Any], made
     ]
 
 
-def _checked(node: ast.FunctionDef, values: Mapping[str, Any], skip: int = 0) -> list[str]:
-    """Return the given names in the order of a function's parameters; raises `UsageError` where they do not fit."""
+def _checked(node: ast.FunctionDef, values: Mapping[str, Any], called: str, skip: int = 0) -> list[str]:
+    """Return the given names in the order of a function's parameters.
+
+    Raises `UsageError` where they do not fit, which calls the function `called`.
+    """
     a = node.args
     positional = [*a.posonlyargs, *a.args][skip:]
     needed = [p.arg for p in positional[: len(positional) - len(a.defaults)]]
     needed += [p.arg for p, default in zip(a.kwonlyargs, a.kw_defaults, strict=True) if default is None]
     known = [p.arg for p in (*positional, *a.kwonlyargs)]
     if missing := [name for name in needed if name not in values]:
-        raise UsageError(f"{node.name} needs {', '.join(missing)}", hint=f"it takes {', '.join(known)}")
+        raise UsageError(f"{called} needs {', '.join(missing)}", hint=f"it takes {', '.join(known)}")
     if unknown := [name for name in values if name not in known]:
         raise UsageError(
-            f"{node.name} takes no {', '.join(unknown)}", hint=f"it takes {', '.join(known) or 'no arguments'}"
+            f"{called} takes no {', '.join(unknown)}", hint=f"it takes {', '.join(known) or 'no arguments'}"
         )
     return [name for name in known if name in values]
 

@@ -8,7 +8,7 @@ from statistics import median
 
 from pydantic import Field
 
-from forewarp.core.untrusted_text import first_line
+from forewarp.core.untrusted_text import first_error
 from forewarp.core.values import (
     Build,
     Candidate,
@@ -273,4 +273,4 @@ def _summary(task: str, target: Target, m: Measurement) -> str:
         verdict = _VERDICTS.get(m.verdict, m.verdict).format(other="reference" if of_reference else "other kernel")
         over = f"the reference of {task}" if of_reference else f"kernel {m.anchor[:10]} on {task}"
         return f"{verdict}. {found} (95 % interval) over {over} {where}."
-    return f"{_FAILURES.get(m.status, m.status)}, on {task} {where}. {first_line(m.log)}".strip()
+    return f"{_FAILURES.get(m.status, m.status)}, on {task} {where}. {first_error(m.log)}".strip()

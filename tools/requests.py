@@ -131,7 +131,7 @@ class ExportKernelRequest(Part):
     """Request to write a winner, or a measured kernel, in a form that others can use."""
 
     subject: str = Field(
-        description="A run's id, `latest`, or the folder of a run's files; with `task`, the file of a measured kernel."
+        description="A run's id, latest, or the folder of a run's files; with `task`, the file of a measured kernel."
     )
     task: FilePath | None = Field(default=None, description="Task that the kernel was measured on.")
     format: ExportFormat = Field(
@@ -379,7 +379,8 @@ class ResumeRequest(Part):
     """Request to take up a run. The model and the pool are taken from here; keys and paths are not in the archive."""
 
     run_id: str = Field(
-        description="The run's id or a unique beginning of it, or the folder of a model's search; see `forewarp runs`."
+        description="The run's id or a unique beginning of it, latest, or the folder of a model's search; see "
+        "`forewarp runs`."
     )
     place: Place = Place()
     model: str | list[str] | None = Field(
@@ -408,7 +409,8 @@ class SuiteRequest(Part):
     baselines: list[Baseline] = Field(
         default=["eager", "compile"],
         min_length=1,
-        description="What to compare with: eager, or eager,compile (torch.compile, measured once for each problem).",
+        description="What to compare with: eager, or both, eager,compile, if left out; torch.compile is measured once "
+        "for each problem.",
     )
     output: FilePath | None = Field(
         default=None,

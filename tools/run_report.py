@@ -12,7 +12,7 @@ from forewarp.archive.rows import CandidateRow, DecisionRow, EventRow, Measureme
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
 from forewarp.core.roofline import bound, floor_s
-from forewarp.core.untrusted_text import first_line
+from forewarp.core.untrusted_text import first_error
 from forewarp.core.values import UNTRUSTED, Action, Status, Verdict
 from forewarp.export.bake import bake
 from forewarp.search import lease
@@ -239,17 +239,6 @@ class RunRecord:
         )
 
 
-def latest_run(archive: Archive) -> str:
-    """Return the id of the latest run; raises `UsageError` where there is none."""
-    runs = archive.runs(limit=1)
-    if not runs:
-        raise UsageError(
-            f"there are no runs in {archive.path} yet",
-            hint="start one with `forewarp optimize softmax`, or pass --archive",
-        )
-    return runs[0].id
-
-
 def report(archive: Archive, run_id: str) -> SearchResult:
     """Return the result of a run so far; raises `UsageError` for an unknown run."""
     row = archive.run(run_id)
@@ -406,7 +395,7 @@ def _why_none(lines: Sequence[CandidateLine]) -> str:
             status, log = line.outcome, line.reason
         else:
             continue
-        return f"The first that failed, {line.kernel.short}, is {status.replace('_', ' ')}: {first_line(log)}"
+        return f"The first that failed, {line.kernel.short}, is {status.replace('_', ' ')}: {first_error(log)}"
     return ""
 
 

@@ -187,6 +187,12 @@ def summarise(groups: Sequence[Sequence[SuiteRow]], best: SuiteScores, *, left: 
     said = f"{solved} of {len(groups)} problems have a correct kernel. Against eager: "
     said += ", ".join(f"{name} {shares.point:.2f}" for name, shares in score.fast().items())
     said += f", geometric mean {score.geomean:.3g}× over those that are correct." if score.geomean else "."
+    doubted = sum(any(r.correct for r in group) and not any(r.trusted for r in group) for group in groups)
+    if doubted:
+        said += (
+            f" No time for {doubted} of them is to be trusted, which counts as not fast: measure again on a quieter "
+        )
+        said += "device, with another --output, or see what is said of them."
     failed = sum(all(r.status == "problem_failed" for r in group) for group in groups)
     if failed:
         said += f" The references of {failed} cannot be run here; these count as not solved."

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from forewarp.core.errors import UsageError
 from forewarp.core.files import write_whole
-from forewarp.core.untrusted_text import first_line, model_json, one_line, printable
+from forewarp.core.untrusted_text import first_error, model_json, one_line, printable
 from forewarp.tools import wording
 from forewarp.tools.suite_results import Baseline, SuiteResult, SuiteRow, SuiteScores
 
@@ -66,12 +66,15 @@ def score_rows(title: str, view: SuiteScores) -> list[list[str]]:
 
 def said_of(row: SuiteRow) -> str:
     """Return a kernel's verdict, or how it failed."""
-    return row.verdict if row.status == "ok" and row.verdict else row.status.replace("_", " ")
+    if row.status != "ok" or not row.verdict:
+        return row.status.replace("_", " ")
+    doubted = row.verdict in ("faster", "tie", "slower") and not row.trusted
+    return f"{row.verdict}, untrusted" if doubted else row.verdict
 
 
 def remark(row: SuiteRow) -> str:
     """Return in a line what speaks against a time, or why there is none."""
-    return "; ".join(row.flags) if row.status == "ok" and row.flags else first_line(printable(row.log))
+    return "; ".join(row.flags) if row.status == "ok" else first_error(printable(row.log))
 
 
 def cell(text: str) -> str:

@@ -93,7 +93,7 @@ def is_autotuned(path: Path) -> bool:
     """Return whether a file is one to tune: Python with an autotuned kernel, and no KernelBench problem."""
     try:
         sources.check_file(path)
-        tree = ast.parse(path.read_text())
+        tree = ast.parse(path.read_text(encoding="utf-8-sig"))
     except (CandidateError, OSError, SyntaxError, ValueError):
         return False
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
@@ -124,7 +124,7 @@ class TuneJob:
                 hint=f"tunables of a launch plan: forewarp optimize TASK --seed-kernel {shlex.quote(request.file)}",
             )
         try:
-            self._source = self._path.read_text()
+            self._source = self._path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as e:
             hint = "pass a Python file with autotuned kernels"
             raise UsageError(f"{self._path} cannot be read: {e}", hint=hint) from e

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import io
+import os
 import re
 import tokenize
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeGuard, get_args
 
-from forewarp.core.errors import CandidateError
+from forewarp.core.errors import CandidateError, did_you_mean
 from forewarp.core.languages import C_SUFFIXES
 from forewarp.core.values import Candidate, Language
 from forewarp.gpu_runner.formats import plan
@@ -37,13 +38,24 @@ def _read(path: Path) -> str:
     try:
         raw = path.read_bytes()
     except OSError as e:
-        raise CandidateError(f"{path} cannot be read: {e.strerror}", hint="pass the path of a kernel file") from None
+        near = did_you_mean(path.name, _names_beside(path))
+        hint = f"{near}pass the path of a kernel file"
+        raise CandidateError(f"{path} cannot be read: {e.strerror}", hint=hint) from None
+    if not raw.strip():
+        raise CandidateError(f"{path} is empty", hint="pass the path of a kernel file")
     if len(raw) > MAX_SOURCE_BYTES:
         raise CandidateError(f"{path} has {len(raw)} bytes; a candidate has at most {MAX_SOURCE_BYTES}")
     try:
-        return raw.decode()
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise CandidateError(f"{path} is not UTF-8 text", hint="pass source code, not a compiled file") from None
+        raise CandidateError(f"{path} is not UTF-8 text", hint="save the source code as UTF-8") from None
+
+
+def _names_beside(path: Path) -> list[str]:
+    try:
+        return os.listdir(path.parent)
+    except OSError:
+        return []
 
 
 def from_source(source: str, language: str, tunables: Mapping[str, int] | None = None) -> Candidate:
@@ -115,8 +127,13 @@ def language_of(source: str, suffix: str = "") -> Language:
         return "cuda"
     if re.search(r'extern\s+"C"', source):
         return "cpp"
+    if suffix == ".py":
+        try:
+            ast.parse(source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
+            raise CandidateError(f"the file is no Python: {e}", hint="mend it, or name it .cpp or .cu") from None
     raise CandidateError(
-        "the candidate's language cannot be told from its text",
+        "the file has no kernel and no module that forewarp knows",
         hint="use a .cpp or .cu file, a Triton file with @triton.jit, or a module with ModelNew or custom_kernel(data)",
     )
 

@@ -111,7 +111,8 @@ class LaunchPlan:
         """Raise `CandidateError` unless these are values that the plan declares and its constraints admit."""
         for name, value in tunables.items():
             if name not in self.tunables:
-                raise CandidateError(f"tunable {name!r} is not declared", hint=f"declared: {sorted(self.tunables)}")
+                declared = ", ".join(sorted(self.tunables)) or "none"
+                raise CandidateError(f"tunable {name!r} is not declared", hint=f"declared: {declared}")
             if value not in self.tunables[name]:
                 raise CandidateError(f"{name} = {value} is not one of {list(self.tunables[name])}")
         if not self.allows(self.defaults() | dict(tunables)):

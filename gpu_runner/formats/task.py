@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from forewarp.core.errors import TaskError
+from forewarp.core.errors import TaskError, did_you_mean
 from forewarp.core.languages import KERNEL_SUFFIXES
 from forewarp.core.values import Constant, Task, Workload
 from forewarp.gpu_runner.formats import candidate as candidates
@@ -45,9 +45,10 @@ def load(name_or_path: str) -> Task:
         return _from_folder(path)
     if path.is_file():
         return _from_file(path)
+    hint = f"{did_you_mean(name_or_path, bundled())}bundled tasks: {', '.join(bundled())}; or pass the path of a "
     raise TaskError(
         f"no task is called {name_or_path!r} and no such file exists",
-        hint=f"bundled tasks: {', '.join(bundled())}; or pass the path of a KernelBench file or of a task's folder",
+        hint=f"{hint}KernelBench file or of a task's folder",
     )
 
 
@@ -97,7 +98,7 @@ def _workloads(table: Any) -> tuple[Workload, ...]:
 def _reference(path: Path) -> str:
     """Read a KernelBench reference; parsed here, run only in a worker."""
     try:
-        source = path.read_text(encoding="utf-8")
+        source = path.read_text(encoding="utf-8-sig")
     except OSError as e:
         raise TaskError(f"{path} cannot be read: {e.strerror}") from None
     except UnicodeDecodeError as e:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import tomllib
@@ -10,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from forewarp.core.errors import TaskError
+from forewarp.core.errors import TaskError, did_you_mean
 from forewarp.core.values import DeviceKind, Tolerance, Workload
 
 NAME = "task.toml"
@@ -120,9 +119,7 @@ class _Reader:
         for key in table:
             if key not in keys:
                 full = f"{where}.{key}" if where else key
-                close = difflib.get_close_matches(key, keys, 1)
-                meant = f"; did you mean {close[0]}?" if close else ""
-                raise TaskError(f"{self._place(full)}: there is no key {full}{meant}", hint=hint)
+                raise TaskError(f"{self._place(full)}: there is no key {full}", hint=f"{did_you_mean(key, keys)}{hint}")
 
     def _mapping(self, value: Any, key: str, expected: str) -> Mapping[str, Any]:
         if not isinstance(value, dict):

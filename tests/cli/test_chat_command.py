@@ -132,6 +132,7 @@ def test_a_stream_is_one_event_per_line_and_the_document_last(run: Run) -> None:
         (("-p", "hi", "--base-url", "http://127.0.0.1:9/v1"), 2, "--model"),
         (("-p", "hi", "--model", "nobody:x"), 2, "openai:NAME"),
         (("-p", "hi", "--budgte", "3"), 2, "--help"),
+        (("-p", "/search", "softmax"), 2, "put a text with spaces into quotes"),
         (("-p", "!ls"), 2, "--shell"),
     ],
 )

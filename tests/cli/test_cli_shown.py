@@ -205,6 +205,10 @@ def test_help_lists_every_verb_and_the_exit_codes(capsys: pytest.CaptureFixture[
     assert "130 interrupted" in " ".join(out.split())
     for verb in VERBS:
         assert main([verb, "--help"]) == 0
+        lines = [line.strip("│ ").removeprefix("*").strip() for line in capsys.readouterr().out.splitlines()]
+        has = {flag for line in lines if line.startswith("--") for flag in re.findall(r"--[a-z][a-z-]*", line)}
+        named = set(re.findall(r"--[a-z][a-z-]*", " ".join(lines))) - {"--json"}  # named for all verbs below
+        assert named <= has, f"the help of {verb} speaks of flags that it does not have"
 
 
 def test_help_imports_nothing_heavy_and_is_quick() -> None:

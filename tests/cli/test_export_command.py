@@ -37,6 +37,9 @@ def test_a_run_is_named_by_id_by_latest_or_by_its_folder(
     assert latest["files"] == [str(tmp_path / "best_module.py")]
     first = (tmp_path / "best_module.py").read_text()
     assert first == (folder / "best_module.py").read_text()
+    capsys.readouterr()
+    assert main(["show", "--archive", archive, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["run_id"] == latest["run_id"]
     for subject in (str(folder), latest["run_id"]):
         assert exported(capsys, subject, "--format", "file", *flags)["run_id"] == latest["run_id"]
         assert (tmp_path / "best_module.py").read_text() == first

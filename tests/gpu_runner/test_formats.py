@@ -421,3 +421,31 @@ def test_bad_plans_say_what_is_wrong(name: str) -> None:
 def test_tunables_are_those_declared(tunables: dict[str, int]) -> None:
     with pytest.raises(CandidateError, match=r"not one of|is not declared"):
         candidates.from_source(SMALL, "cuda", tunables)
+
+
+def test_a_file_as_an_editor_of_windows_saves_it(tmp_path: Path) -> None:
+    text = f"/*forewarp\n{PLAN}*/\n{KERNEL}"
+    plain, file = tmp_path / "plain.cu", tmp_path / "mine.cu"
+    plain.write_text(text)
+    file.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert candidates.load(file).sha256 == candidates.load(plain).sha256
+    file.write_bytes(text.replace("\n", "\r\n").encode())
+    assert candidates.load(file).tunables == {"BLOCK": 128}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message", "hint"),
+    [
+        ("mine.cu", b" \n", "is empty", "path of a kernel file"),
+        ("mine.cu", "/* ü */".encode("utf-16"), "is not UTF-8 text", "save the source code as UTF-8"),
+        ("mine.py", b"def ModelNew(:", "the file is no Python: invalid syntax", "mend it"),
+        ("mine.py", b"print()", "no kernel and no module", "ModelNew"),
+        ("other.cu", b"", "mien.cu cannot be read: No such file", "pass the path"),
+        ("mine.cu", b"", "mien.cu cannot be read: No such file", "did you mean mine.cu?"),
+    ],
+)
+def test_a_file_that_is_no_kernel(name: str, content: bytes, message: str, hint: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CandidateError, match=message) as e:
+        candidates.load(tmp_path / ("mien.cu" if "mien" in message else name))
+    assert hint in e.value.hint

@@ -47,7 +47,7 @@ def test_functions_and_modules_become_tasks() -> None:
         ("scaled", "x=float32[8]", "", "scaled needs ids"),
         ("scaled", "x=float32[8], ids=int64[3], y=1", "", "scaled takes no y"),
         ("scaled", "x=float32[8], ids=int64[3]", "dim=4", "init is for a module's constructor"),
-        ("Gate", "x=float32[8]", "", "__init__ needs dim"),
+        ("Gate", "x=float32[8]", "", "init: Gate needs dim"),
         ("Gate", "x=float32[8]", "dim=float32[8]", "dim is a tensor"),
         ("scaled", "x=float33[8], ids=int64[3]", "", "'float33' is no dtype"),
     ],

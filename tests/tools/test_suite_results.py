@@ -6,6 +6,7 @@ import pytest
 
 from forewarp.tools.parts import Interval
 from forewarp.tools.suite_results import SuiteRow, best_of, over, speedup_of, summarise, view
+from forewarp.tools.suite_tables import said_of
 
 
 def interval(ratio: float, factor: float = 1.1) -> Interval:
@@ -19,6 +20,7 @@ def row(problem: str, ratio: float | None = None, *, trusted: bool = True, compi
         problem=problem,
         kernel="k",
         status="ok",
+        verdict="faster",
         correct=True,
         trusted=trusted,
         eager=interval(ratio),
@@ -93,3 +95,11 @@ def test_the_summary_says_what_could_not_be_run_and_what_is_left() -> None:
 def test_no_problem_has_no_scores() -> None:
     (score,) = view([], ["eager"]).scores
     assert (score.fast_1.point, score.geomean) == (0.0, None)
+
+
+def test_a_time_that_is_not_trusted_is_called_so() -> None:
+    groups = [[row("a", 3.0, trusted=False)], [row("b", 2.0)], [row("c")]]
+    assert said_of(groups[0][0]) == "faster, untrusted"
+    assert said_of(groups[1][0]) == "faster"
+    summary = summarise(groups, view(groups, ["eager"]), left=0)
+    assert "No time for 1 of them is to be trusted, which counts as not fast" in summary

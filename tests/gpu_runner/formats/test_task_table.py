@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
         ("[tolerance]\nrtol = nan\natol = 1", "line 2", "tolerance.rtol must be a number"),
         ("[tolerance]\nrtol = -1\natol = 1", "line 2", "tolerance.rtol must be a number that is not negative"),
         ("[tolerance]\nrtol = true\natol = 1", "line 2", "tolerance.rtol must be a number"),
-        ("[tolerance]\nrtol = 1\natol = 1\netol = 2", "line 4", "there is no key tolerance.etol; did you mean"),
+        ("[tolerance]\nrtol = 1\natol = 1\netol = 2", "line 4", "there is no key tolerance.etol"),
         ("workloads = 3", "line 1", "workloads must be tables"),
         ("[workloads]\ncpu = 3", "line 2", "workloads.cpu must be a table"),
         ("[workloads.gpu]\na = {N = 1}", "line 1", "there is no key workloads.gpu"),
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
         ("[workloads.cuda]\na = {N = 1}\nb = {N = 1979-05-27}", "line 3", "workloads.cuda.b.N must be a number"),
         ("[workloads.cuda]\nb = {N = [[1], [2]]}", "line 2", "workloads.cuda.b.N must be a number"),
         ("[workloads.cuda]\nb = {'a-b' = 1}", "line 2", "'a-b' is no name of a constant"),
-        ("title = 'x'\nperturbe = false", "line 2", "there is no key perturbe; did you mean perturb?"),
+        ("title = 'x'\nperturbe = false", "line 2", "there is no key perturbe"),
         ("colour = 'red'", "line 1", "there is no key colour"),
     ],
 )
