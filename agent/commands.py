@@ -166,8 +166,8 @@ def find_command(name: str) -> Command:
     """Return the command of this name; raises `UsageError` with the nearest one for a typo."""
     if name in COMMANDS:
         return COMMANDS[name]
-    begins = [f"did you mean {command}? " for command in COMMANDS if name and command.startswith(name)]
-    meant = did_you_mean(name, COMMANDS) or "".join(begins[:1])
+    begins = [f"did you mean /{command}? " for command in COMMANDS if name and command.startswith(name)]
+    meant = did_you_mean(f"/{name}", [f"/{command}" for command in COMMANDS]) or "".join(begins[:1])
     raise UsageError(f"there is no command /{name}", hint=f"{meant}/help lists all")
 
 

@@ -133,7 +133,7 @@ def language_of(source: str, suffix: str = "") -> Language:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
             raise CandidateError(f"the file is no Python: {e}", hint="mend it, or name it .cpp or .cu") from None
     raise CandidateError(
-        "the file has no kernel and no module that forewarp knows",
+        "the candidate's language cannot be told from its text",
         hint="use a .cpp or .cu file, a Triton file with @triton.jit, or a module with ModelNew or custom_kernel(data)",
     )
 

@@ -324,7 +324,7 @@ def test_load_rejects_what_is_not_source(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(CandidateError, match="not UTF-8"):
         candidates.load(binary)
-    binary.write_bytes(b" " * (candidates.MAX_SOURCE_BYTES + 1))
+    binary.write_bytes(b"x" * (candidates.MAX_SOURCE_BYTES + 1))
     with pytest.raises(CandidateError, match="at most"):
         candidates.load(binary)
 
@@ -439,7 +439,7 @@ def test_a_file_as_an_editor_of_windows_saves_it(tmp_path: Path) -> None:
         ("mine.cu", b" \n", "is empty", "path of a kernel file"),
         ("mine.cu", "/* ü */".encode("utf-16"), "is not UTF-8 text", "save the source code as UTF-8"),
         ("mine.py", b"def ModelNew(:", "the file is no Python: invalid syntax", "mend it"),
-        ("mine.py", b"print()", "no kernel and no module", "ModelNew"),
+        ("mine.py", b"print()", "cannot be told from its text", "ModelNew"),
         ("other.cu", b"", "mien.cu cannot be read: No such file", "pass the path"),
         ("mine.cu", b"", "mien.cu cannot be read: No such file", "did you mean mine.cu?"),
     ],

@@ -47,16 +47,18 @@ async def test_an_argument_may_be_null_all_the_same(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("tool", "given", "words"),
     [
-        ({"task": "softmax", "source": "x" * 300_000}, "…; it should have at most 200000 characters"),
-        ({"task": "softmax", "source": "x", "check": "often"}, "check is 'often'; it should be a valid boolean"),
-        ({"source": "x"}, "task is missing"),
+        ("inspect_kernel", {"task": "softmax", "source": "x" * 300_000}, "…; it should have at most 200000 characters"),
+        ("inspect_kernel", {"source": "x", "check": "often"}, "check is 'often'; it should be a valid boolean"),
+        ("make_task", {"path": "x.py"}, "function is missing"),
     ],
 )
-async def test_an_argument_that_does_not_fit_is_named(served: Served, given: dict[str, object], words: str) -> None:
+async def test_an_argument_that_does_not_fit_is_named(
+    served: Served, tool: str, given: dict[str, object], words: str
+) -> None:
     async with served.in_memory() as client:
-        answer = await client.call_tool("inspect_kernel", given)
+        answer = await client.call_tool(tool, given)
     [text] = answer.content
     assert answer.is_error
     assert words in text.text  # pyright: ignore[reportAttributeAccessIssue]
