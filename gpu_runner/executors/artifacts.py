@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from forewarp.core import serde
-from forewarp.core.errors import DeviceError, WorkerError
+from forewarp.core.errors import WorkerError
 from forewarp.core.files import write_whole
 from forewarp.core.values import Build, Candidate, Evidence, Signature, Status, Target
-from forewarp.gpu_runner.compilers import cpp
 from forewarp.gpu_runner.compilers.extension import settings
 from forewarp.gpu_runner.compilers.process import MANIFEST
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
@@ -125,8 +124,7 @@ class Builds:
     ) -> Build:
         """Return the candidate compiled, from the cache if it is there; in `cpu_s` seconds of processor time, if given.
 
-        A compile that somebody else killed is tried once more. Raises `DeviceError` where there is no C++ compiler for
-        a C++ candidate; `WorkerError` on a full disk, and where the
+        A compile that somebody else killed is tried once more. Raises `WorkerError` on a full disk, and where the
         second attempt was killed, too, but for a candidate whose own code runs while it is compiled: it has crashed.
         """
         start = time.perf_counter()
@@ -135,8 +133,6 @@ class Builds:
         )
         if (self.folder / key / MANIFEST).exists():
             return _build(self.folder / key, time.perf_counter() - start, cached=True)
-        if candidate.language == "cpp" and cpp.compiler() is None:
-            raise DeviceError("no C++ compiler was found", hint="install g++, or set CXX to one")
         killed = ""
         for attempt in (1, 2):
             start = time.perf_counter()
