@@ -331,10 +331,9 @@ MAXIMUM = "return x.amax(-1)"
         (SOFTMAX, lambda x: over_rows(x, 0.0), {"inputs × 100", "inputs + 100", "inputs − 100"}),
         (SOFTMAX, lambda x: over_rows(x, x.amax(-1, keepdim=True).clamp(min=0)), {"inputs − 100"}),
         (SOFTMAX, lambda x: x.clamp(max=2000.0).softmax(-1) * (x.amax(-1, keepdim=True) < 2000), {"one outlier"}),
-        (LAYER_NORM, layer_norm_by_squares, {"inputs + 100", "inputs − 100"}),
         (MAXIMUM, lambda x: x.amax(-1).clamp(min=0), {"inputs − 100"}),
     ],
-    ids=["softmax without maximum", "maximum from zero", "clipped", "variance by squares", "greatest from zero"],
+    ids=["softmax without maximum", "maximum from zero", "clipped", "greatest from zero"],
 )
 def test_what_is_wrong_far_from_the_usual_inputs_is_found_out_on_any_workload(
     forward: str, candidate: Callable[..., torch.Tensor], cases: set[str]
@@ -351,6 +350,7 @@ def test_what_is_wrong_far_from_the_usual_inputs_is_found_out_on_any_workload(
     [
         (SOFTMAX, lambda x: over_rows(x, x.amax(-1, keepdim=True))),
         (LAYER_NORM, layer_norm_one_by_one),
+        (LAYER_NORM, layer_norm_by_squares),
         (
             "return torch.softmax(x.masked_fill(x > 1, -torch.inf), -1)",
             lambda x: x.masked_fill(x > 1, -1e30).softmax(-1),
