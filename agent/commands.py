@@ -188,7 +188,7 @@ class SlashCommands:
 
     def __init__(self, conversation: BaseConversation, tools: KernelTools, edits: FileEdits) -> None:
         self._conversation, self._tools, self._edits = conversation, tools, edits
-        self._whole = WholeTools(conversation.settings, tools, edits)
+        self._whole = WholeTools(conversation, tools, edits)
 
     @property
     def _settings(self) -> Settings:
@@ -332,12 +332,22 @@ class SlashCommands:
         rows = [(k["line"], k["path"], k["verdict"], k.get("why", "kept")) for k in found["kernels"]]
         return _table("line | module | whole model | why not", rows)
 
-    @command("[LOCK] [N]", words=2)
+    @command("FILE… [--task TASK]", words=None, option="--task")
+    async def lock(self, given: Arguments) -> str:
+        """Lock kernels for /gate: what they compile to, forecasts and times."""
+        if not given.words:
+            raise UsageError("which kernels?", hint=f"it is {COMMANDS['lock'].usage}")
+        arguments = {"kernels": given.words, "task": given.last("--task")}
+        found = await self._result_of("gate_lock", self._whole.gate_lock, arguments, **arguments)
+        return "\n".join(f"- {text}" for text in (*found.get("problems", []), *found.get("notes", [])))
+
+    @command("[LOCK] [N] [--python OLD --python NEW]", words=2, option="--python")
     async def gate(self, given: Arguments) -> str:
-        """Check the kernels of a lock against it, on at most N measurements (24)."""
+        """Check the kernels of a lock against it, or in NEW against OLD, on at most N measurements (24)."""
         names, counts = [w for w in given.words if not w.isdigit()], [w for w in given.words if w.isdigit()]
         budget = int(counts[0]) if counts else DEFAULT_MEASUREMENTS
         arguments = {"lock": names[0] if names else LOCK_NAME, "budget": budget}
+        arguments["python"] = given.options.get("--python", [])
         found = await self._result_of("gate_check", self._whole.gate_check, arguments, **arguments)
         rows = [(r["path"], r["verdict"], "; ".join(r.get("reasons", []))) for r in found.get("rows", [])]
         return _table("kernel | verdict | why", rows)

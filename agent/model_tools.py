@@ -37,7 +37,7 @@ class ModelTools:
         """Make the tools; files are written by `edits`."""
         self._conversation, self._tools = conversation, tools
         self._files = FileTools(conversation, edits)
-        self._whole = WholeTools(conversation.settings, tools, edits)
+        self._whole = WholeTools(conversation, tools, edits)
 
     def all(self) -> list[Callable[..., Coroutine[Any, Any, ToolOutput]]]:
         """Return the functions."""
@@ -50,6 +50,7 @@ class ModelTools:
             self.profile_model,
             self.optimize_model,
             self.apply_kernels,
+            self.gate_lock,
             self.gate_check,
             self.export_winner,
             self.describe_task,
@@ -213,15 +214,36 @@ class ModelTools:
         found = await self._whole.apply(_call(context), model=path, kernels=kernels, function=function, origin="agent")
         return found | {"budget": self._budget()}
 
-    async def gate_check(self, context: Context, lock: str = LOCK_NAME, budget: int = 24) -> ToolOutput:
+    async def gate_lock(
+        self, context: Context, kernels: list[str], task: str = "", call: str = "", lock: str = LOCK_NAME
+    ) -> ToolOutput:
+        """Write what kernels compile to, forecasts and times into a lock, from which `gate_check` tells what got worse.
+
+        Args:
+            context: This call.
+            kernels: Their files; each that the device runs is measured once.
+            task: Bundled task, or the path of a KernelBench file.
+            call: Without a task, the call of a Triton kernel, such as scaled(float32[4096, 4096], n=4096).
+            lock: The lock's file; what it holds of other kernels stays.
+        """
+        return await self._whole.gate_lock(
+            _call(context), kernels=kernels, task=task, function_call=call, lock=lock, origin="agent"
+        )
+
+    async def gate_check(
+        self, context: Context, lock: str = LOCK_NAME, budget: int = 24, python: list[str] | None = None
+    ) -> ToolOutput:
         """Say which kernels of a lock are wrong, do not compile or got slower.
 
         Args:
             context: This call.
-            lock: The lock's file, as `forewarp gate lock` writes it.
+            lock: The lock's file.
             budget: Most measurements.
+            python: Python to check in instead of forewarp's own; or two, the second against the first.
         """
-        return await self._whole.gate_check(_call(context), lock=lock, budget=budget, origin="agent")
+        return await self._whole.gate_check(
+            _call(context), lock=lock, budget=budget, python=python or (), origin="agent"
+        )
 
     async def export_winner(self, context: Context, run: str, form: ExportFormat = "package") -> ToolOutput:
         """Write the winner of a search in a form that others can use: files in the run's folder.

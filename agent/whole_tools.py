@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from forewarp.agent.base import BaseConversation
 from forewarp.agent.edits import FileEdits
+from forewarp.agent.events import ApprovalAsked
 from forewarp.agent.files import shown
 from forewarp.agent.kernel_tools import KernelTools
-from forewarp.agent.settings import Settings
-from forewarp.tools.parts import Amounts
+from forewarp.core.errors import UsageError
+from forewarp.tools.parts import Amounts, Kernel
 from forewarp.tools.requests import (
     LOCK_NAME,
     ApplyRequest,
     ExportFormat,
     ExportKernelRequest,
     GateCheckRequest,
+    GateLockRequest,
     OptimizeModelRequest,
     ProfileRequest,
     SearchRequest,
@@ -38,15 +42,15 @@ class WholeTools:
     Arguments are as in `KernelTools`; models, modules and locks are files of the working folder.
     """
 
-    def __init__(self, settings: Settings, tools: KernelTools, edits: FileEdits) -> None:
-        self._settings, self._tools, self._edits = settings, tools, edits
+    def __init__(self, conversation: BaseConversation, tools: KernelTools, edits: FileEdits) -> None:
+        self._conversation, self._tools, self._edits = conversation, tools, edits
 
     async def profile(
         self, call: str, *, model: str, function: str = "", line: int = 0, origin: str = "user"
     ) -> dict[str, Any]:
         """Profile a model; with `line`, write that line as a task beside it."""
         file = self._tools.inside(model)
-        request = ProfileRequest(model=str(file), call=function, place=self._settings.place)
+        request = ProfileRequest(model=str(file), call=function, place=self._conversation.settings.place)
         if not line:
             return await self._tools.run_verb(call, request, origin=origin)
         name = str(file.with_name(f"{file.stem}_line{line}.py"))
@@ -58,7 +62,7 @@ class WholeTools:
     ) -> dict[str, Any]:
         """Judge a model with kernels, and write it with those that help beside it."""
         file, modules = self._tools.inside(model), [str(self._tools.inside(k)) for k in kernels]
-        request = ApplyRequest(model=str(file), winners=modules, call=function, place=self._settings.place)
+        request = ApplyRequest(model=str(file), winners=modules, call=function, place=self._conversation.settings.place)
         name, spends = str(file.with_name(f"{file.stem}_new.py")), len(modules) + 2
         found, path = await self._written(call, request, "write", name, origin=origin, spends=spends)
         return found | {"module": path}
@@ -67,22 +71,62 @@ class WholeTools:
         self, call: str, *, model: str, budget: int, top: int = TOP, function: str = "", origin: str = "user"
     ) -> dict[str, Any]:
         """Search for kernels of a model's top lines within one budget, and judge the whole with them."""
-        file, folder = self._tools.inside(model), self._settings.folder / "forewarp-runs"
-        search = SearchRequest(task=str(file), budget=Amounts(measurements=budget), place=self._settings.place)
+        file, settings = self._tools.inside(model), self._conversation.settings
+        search = SearchRequest(task=str(file), budget=Amounts(measurements=budget), place=settings.place)
         request = OptimizeModelRequest(search=search, top=top, call=function)
-        own = folder / f"w-{secrets.token_hex(3)}"
+        own = settings.folder / "forewarp-runs" / f"w-{secrets.token_hex(3)}"
         return await self._tools.run_verb(call, request, spends=budget, origin=origin, folder=own)
 
-    async def gate_check(
-        self, call: str, *, lock: str = LOCK_NAME, budget: int, origin: str = "user"
+    async def gate_lock(
+        self,
+        call: str,
+        *,
+        kernels: Sequence[str],
+        task: str = "",
+        function_call: str = "",
+        lock: str = LOCK_NAME,
+        origin: str = "user",
     ) -> dict[str, Any]:
-        """Check the kernels of a lock, which must be files of the working folder, too."""
+        """Lock kernels of the working folder beside what the lock holds of others."""
+        file, files = self._tools.inside(lock), [Kernel(path=str(self._tools.inside(k))) for k in kernels]
+        task = str(self._tools.inside(task)) if (self._conversation.settings.folder / task).is_file() else task
+        about = {"task": task or None, "call": function_call, "place": self._conversation.settings.place}
+        draft = file.with_name(f".{secrets.token_hex(4)}.{file.name}")  # beside it: a lock's paths begin there
+        request = checked(GateLockRequest, kernels=files, out=str(draft), **about)
+        try:
+            if file.exists():
+                shutil.copyfile(file, draft)
+            found = await self._tools.run_verb(call, request, spends=len(files), origin=origin)
+            text = draft.read_text(encoding="utf-8")
+        finally:
+            draft.unlink(missing_ok=True)
+        edit = await self._edits.write(call, "gate_lock", str(file), lambda _: text)
+        written = shown(self._conversation.settings.folder, edit.path)
+        return found | {"summary": found["summary"].replace(draft.name, written), "lock": written}
+
+    async def gate_check(
+        self, call: str, *, lock: str = LOCK_NAME, budget: int, python: Sequence[str] = (), origin: str = "user"
+    ) -> dict[str, Any]:
+        """Check the kernels of a lock, which must be files of the working folder, too.
+
+        Pythons that the model names are started with the user's word only.
+        """
         from forewarp.tools.gate_lock import files_of, read_lock
 
-        file, place = self._tools.inside(lock), self._settings.place
+        file, settings = self._tools.inside(lock), self._conversation.settings
         for name in await asyncio.to_thread(lambda: files_of(read_lock(file))):
             self._tools.inside(str(file.parent / name))
-        request = GateCheckRequest(lock=str(file), budget=budget, device=place.device, archive=place.archive)
+        place, pythons = settings.place, [str(settings.folder / p) for p in python]
+        about = {"lock": str(file), "budget": budget, "device": place.device, "archive": place.archive}
+        request = checked(GateCheckRequest, python=pythons, **about)
+        if python and origin == "agent":
+            question = f"start {' and '.join(pythons)}"
+            given = await self._conversation.ask(ApprovalAsked(call, "gate_check", question, "It runs unconfined."))
+            if given.reply == "no":
+                raise UsageError(
+                    f"nothing was started: the user said no{given.why and f': {given.why}'}",
+                    hint="leave python out, to check against the lock",
+                )
         return await self._tools.run_verb(call, request, spends=budget, origin=origin)
 
     async def export(
@@ -90,8 +134,8 @@ class WholeTools:
     ) -> dict[str, Any]:
         """Write a run's winner in a form for others, into the folder of the run's files."""
         out, archive = (
-            self._settings.folder / "forewarp-runs" / Path(run).name / "exported",
-            self._settings.place.archive,
+            self._conversation.settings.folder / "forewarp-runs" / Path(run).name / "exported",
+            self._conversation.settings.place.archive,
         )
         request = checked(ExportKernelRequest, subject=run, format=form, out=str(out), archive=archive)
         return await self._tools.run_verb(call, request, origin=origin)
@@ -108,5 +152,5 @@ class WholeTools:
                 return found, ""
             text = made.read_text(encoding="utf-8")
         edit = await self._edits.write(call, "export", name, lambda _: text)
-        written = shown(self._settings.folder, edit.path)
+        written = shown(self._conversation.settings.folder, edit.path)
         return found | {"summary": f"{found['summary'].removeprefix(f'{made}: ')} {written} is written."}, written

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 BUDGET = Parameter(group="Budget")
 CAPS = [name for name in ServerOptions.model_fields if name.startswith(("max_", "session_"))]
 SUFFIX = ".mcpb"
+_SEVERAL = ("model", "gate_python")
+"""Options that may be given several times."""
 
 
 @takes(ServerOptions, "", without="place", **dict.fromkeys((*CAPS, "window"), BUDGET))
@@ -73,8 +75,8 @@ def mcp(
             return mcp_install.uninstall(to)
         if action == "install":
             given = _given(options.model_copy(update={"workspace": options.folder()}), where)
-            return mcp_install.install(to, _flags(given, options.model), only_print=print_)
-        return _bundle(Path(to or f"forewarp{SUFFIX}"), _given(options, where), options.model, only_print=print_)
+            return mcp_install.install(to, _flags(given, options), only_print=print_)
+        return _bundle(Path(to or f"forewarp{SUFFIX}"), _given(options, where), options, only_print=print_)
     if to is not None or print_:
         raise UsageError("serve takes neither a client nor --print", hint="pass `forewarp mcp install CLIENT`")
     models = options.model or (None if http is None else [])
@@ -114,20 +116,21 @@ def _given(options: ServerOptions, where: PlaceOptions) -> dict[str, str]:
     """Return the flags that differ from their defaults, without their dashes, and their values; paths are absolute."""
     plain = ServerOptions()
     given: dict[str, Any] = {name: value for name, value in vars(where).items() if value != getattr(HERE, name)}
-    given |= {name: value for name, value in options if value != getattr(plain, name) and name != "model"}
+    given |= {name: value for name, value in options if value != getattr(plain, name) and name not in _SEVERAL}
     return {
         name.replace("_", "-"): str(value.expanduser().absolute() if isinstance(value, Path) else value)
         for name, value in given.items()
     }
 
 
-def _flags(given: dict[str, str], models: list[str] | None) -> list[str]:
+def _flags(given: dict[str, str], options: ServerOptions) -> list[str]:
     """Return the flags with which a client is to start the server."""
-    pairs = [*given.items(), *(("model", name) for name in models or ())]
+    pairs = [*given.items(), *(("model", name) for name in options.model or ())]
+    pairs += [("gate-python", str(path.expanduser().absolute())) for path in options.gate_python]
     return [part for name, value in pairs for part in (f"--{name}", value)]
 
 
-def _bundle(to: Path, given: dict[str, str], models: list[str] | None, *, only_print: bool) -> int:
+def _bundle(to: Path, given: dict[str, str], options: ServerOptions, *, only_print: bool) -> int:
     """Write the server as one file that Claude Desktop installs, or print its manifest; raises `UsageError`.
 
     Flags become what the fields of the application's form begin with; those without a field are fixed.
@@ -139,7 +142,7 @@ def _bundle(to: Path, given: dict[str, str], models: list[str] | None, *, only_p
     from forewarp.mcp_server import bundle
     from forewarp.mcp_server.server import build_server
 
-    fixed = _flags({name: value for name, value in given.items() if name not in bundle.FIELDS}, models)
+    fixed = _flags({name: value for name, value in given.items() if name not in bundle.FIELDS}, options)
     manifest = asyncio.run(bundle.manifest(build_server(), given, fixed))
     if only_print:
         printing.json_out(json.dumps(manifest, indent=2, ensure_ascii=False))

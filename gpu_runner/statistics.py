@@ -283,6 +283,15 @@ def geometric_mean(timings: Sequence[WorkloadTiming], level: float | None = None
     return math.exp(mean.centre), math.exp(low), math.exp(high)
 
 
+def deciding_interval(timings: Sequence[WorkloadTiming]) -> tuple[float, float, float]:
+    """Return the interval of the geometric mean that `overall` holds against the margin, and its level.
+
+    It is wider than the reported one: several looks at the samples find differences that are chance.
+    """
+    level = _decisive_level(max(t.looks for t in timings))
+    return *geometric_mean(timings, level)[1:], level
+
+
 def overall(timings: Sequence[WorkloadTiming]) -> Verdict:
     """Judge the geometric mean over the workloads as `timing` judges one: margin, cycles and control.
 

@@ -79,13 +79,15 @@ _OWN: dict[str, tuple[Any, Any, str]] = {
     "args": (str, "", "Its arguments, or those of forward."),
     "init": (str, "", "Arguments of a module's constructor."),
     "detail": (Detail, "concise", ""),
-    "verb": (Literal["profile", "optimize", "apply", "gate_check", "export"], ..., ""),
+    "verb": (Literal["profile", "optimize", "apply", "gate_lock", "gate_check", "export"], ..., ""),
     "subject": (str, ..., ""),
     "call": (str | None, None, ""),
     "line": (Annotated[int | None, Field(ge=1)], None, ""),
     "top": (Annotated[int, Field(ge=1)], 3, ""),
     "kernels": (list[str] | None, None, ""),
     "format": (ExportFormat | None, None, ""),
+    "run_verb.task": (str | None, None, ""),
+    "python": (list[str] | None, None, ""),
     "run_verb.wait_s": (Annotated[float | None, _Wait], None, ""),
 }
 """Arguments that differ from a request's field of that name, or are of no request: type, default and text."""
@@ -191,9 +193,20 @@ class Requests:
             raise
         return copy
 
-    def located(self, path: str, what: str) -> Path:
-        """Return where a file of the workspace is; raises `UsageError`."""
-        return self._files.locate(path, what)
+    def located(self, path: str, what: str, *, new: bool = False) -> Path:
+        """Return where a file of the workspace is, or if `new` may be written; raises `UsageError`."""
+        return self._files.locate(path, what, new=new)
+
+    def pythons(self, given: Sequence[str]) -> list[str]:
+        """Return the Pythons that are named, which the operator has to allow; raises `UsageError`."""
+        allowed = [str(path.expanduser().absolute()) for path in self._options.gate_python]
+        for name in given:
+            if name not in allowed:
+                raise UsageError(
+                    f"python {name!r} is not allowed; the operator allows {', '.join(allowed) or 'none'}",
+                    hint="leave python out, or have the server started with `forewarp mcp --gate-python PATH`",
+                )
+        return list(given)
 
     def written_task(self, path: str, name: str, text: str) -> str:
         """Write a task beside a file, and return its path in the workspace; raises `UsageError`.
@@ -307,14 +320,19 @@ class Workspace:
             os.close(descriptor)
         return beside
 
-    def locate(self, path: str, what: str = "path") -> Path:
-        """Return where a file or folder of the workspace is; neither it nor what it holds may be a link."""
+    def locate(self, path: str, what: str = "path", *, new: bool = False) -> Path:
+        """Return where a file or folder of the workspace is; neither it nor what it holds may be a link.
+
+        If `new`, it need not be there, but its folder.
+        """
         parts = self._parts(path, what)
         place = self.root
         for number, part in enumerate(parts):
             place = place / part
             if place.is_symlink():
                 raise self._unreadable(path, what, parts[: number + 1], None)
+        if new and not place.exists() and place.parent.is_dir():
+            return place
         if not place.exists():
             raise self._unreadable(path, what, parts, FileNotFoundError(2, "no such file"))
         for number, found in enumerate(place.rglob("*") if place.is_dir() else (place,)):

@@ -45,6 +45,9 @@ class ServerOptions(Part):
         default=None, description="Language model that clients may name. Any on stdio, none over HTTP, if left out."
     )
     base_url: BaseUrl = None
+    gate_python: list[Path] = Field(
+        default_factory=list[Path], description="Python that clients may name for `gate_check`; none if left out."
+    )
     keep_warm: float = Field(
         default=120.0, gt=0, description="Seconds after which the measuring process ends that has nothing to do."
     )

@@ -15,12 +15,13 @@ from forewarp.tools import runs
 from forewarp.tools.export import MODULE
 from forewarp.tools.gate_lock import files_of, read_lock
 from forewarp.tools.long_verbs import LongRequest
-from forewarp.tools.parts import Amounts
+from forewarp.tools.parts import Amounts, Kernel
 from forewarp.tools.requests import (
     PROFILE_S,
     ApplyRequest,
     ExportKernelRequest,
     GateCheckRequest,
+    GateLockRequest,
     OptimizeModelRequest,
     ProfileRequest,
     SearchRequest,
@@ -31,6 +32,7 @@ REQUESTS: Mapping[str, type[LongRequest]] = {
     "profile": ProfileRequest,
     "optimize": OptimizeModelRequest,
     "apply": ApplyRequest,
+    "gate_lock": GateLockRequest,
     "gate_check": GateCheckRequest,
     "export": ExportKernelRequest,
 }
@@ -49,16 +51,21 @@ def verb_request(given: Mapping[str, Any], requests: Requests, home: Path, budge
             raise UsageError(f"{subject!r} is no run", hint="pass the run_id of a search as subject")
         out, form = home / _FOLDER / Path(subject).name / "exported", given["format"] or "package"
         return checked(ExportKernelRequest, subject=subject, format=form, out=str(out), archive=place.archive)
-    file = requests.located(subject, "subject")
+    file = requests.located(subject, "subject", new=verb == "gate_lock")
     fields: dict[str, Any] = {"call": given["call"] or "", "place": place}
     if verb == "gate_check":
         for name in files_of(read_lock(file)):
             requests.located(str(Path(subject).parent / name), "the lock's file")
         caps = {"budget": budget.measurements, "max_gpu_seconds": budget.device_s}
+        caps |= {"python": requests.pythons(given["python"] or ())}
         return checked(GateCheckRequest, lock=str(file), device=place.device, archive=place.archive, **caps)
+    if verb in ("apply", "gate_lock") and not given["kernels"]:
+        raise UsageError("no kernel is given", hint="pass kernels: files, or run_ids of searches that have ended")
+    if verb == "gate_lock":
+        kernels = [Kernel(path=str(requests.located(name, "kernels"))) for name in given["kernels"]]
+        task = given["task"] and requests.task(given["task"])
+        return checked(GateLockRequest, kernels=kernels, task=task, out=str(file), **fields)
     if verb == "apply":
-        if not given["kernels"]:
-            raise UsageError("no kernel is given", hint="pass kernels: files, or run_ids of searches that have ended")
         winners = [str(_module(name, requests, home)) for name in given["kernels"]]
         return checked(ApplyRequest, model=str(file), winners=winners, **fields)
     if verb == "optimize":

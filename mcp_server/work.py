@@ -272,10 +272,11 @@ class Work:
 
     def run_verb(self, session: str, given: Mapping[str, Any], say: Say) -> VerbAnswer:
         """Start a verb and return its result, or its handle after `wait_s` seconds."""
-        verb, measures = given["verb"], given["verb"] in ("optimize", "apply", "gate_check")
+        verb, measures = given["verb"], given["verb"] in ("optimize", "apply", "gate_lock", "gate_check")
         with self.budget.deciding():
             self._check_room()
-            wanted = len(given["kernels"] or ()) + 2 if verb == "apply" else given["budget"]
+            each = len(given["kernels"] or ())
+            wanted = {"apply": each + 2, "gate_lock": each or None}.get(verb, given["budget"])
             open_caps = dict.fromkeys(("max_gpu_seconds", "max_usd", "max_tokens"))
             caps = self._caps(session, open_caps | {"budget": wanted}, asks=False) if measures else OPEN
             budget = Amounts.of(replace(caps, wall_s=given["deadline_s"]))

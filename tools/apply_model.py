@@ -14,13 +14,14 @@ from pydantic import Field
 
 from forewarp.core.budget import Spend
 from forewarp.core.errors import CandidateError, TaskError, UsageError
+from forewarp.core.values import UNTRUSTED
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.models.jobs import Subgraph
 from forewarp.models.patching import Replacement, compiled, patched
 from forewarp.models.profiler import peak_of
 from forewarp.tools import sources
 from forewarp.tools.measure_kernel import measure_kernel
-from forewarp.tools.measured import MeasureResult, Micros, loud_words, noise_of
+from forewarp.tools.measured import MeasureResult, Micros, decided_words, loud_words, noise_of
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Kernel, Part, Place, trim
 from forewarp.tools.profile_model import ProfiledModel, open_model
 from forewarp.tools.requests import ApplyRequest, MeasureRequest
@@ -269,14 +270,25 @@ def _advice(under: Interval | None, kernels_us: float, compiled_us: float, *, ju
     return said
 
 
+_WHY = {
+    "slower": "the whole model is slower with it",
+    "tie": "the whole model is as fast without it, within 1 %",
+    "inconclusive": "not shown to be faster: {decided}",
+    "ambiguous": "not shown to be faster: equal models came out unequal, or seconds and clock cycles disagree",
+}
+
+
 def _why(result: MeasureResult) -> str:
-    """Return why a kernel is dropped, "" where the whole is faster with it."""
+    """Return by which rule a kernel is dropped, "" where the whole is faster with it."""
+    if result.status == "incorrect":
+        return f"the whole model's outputs are wrong with it: {trim(result.log, 400)}"
     if result.status != "ok":
-        return f"{result.status}: {trim(result.log, 400)}"
-    if not result.trusted:
-        why = "; ".join(result.flags) or loud_words(noise_of(result.workloads))
-        return f"its time is not to be believed: {why}"
-    return "" if result.verdict == "faster" else f"the whole model is no faster with it ({result.verdict})"
+        return f"the whole model does not run with it ({result.status}): {trim(result.log, 400)}"
+    if result.verdict in UNTRUSTED:
+        return f"its time is {result.verdict}, and not believed: {'; '.join(result.flags)}"
+    if loud := loud_words(noise_of(result.workloads)):
+        return f"too noisy to tell: {loud}"
+    return "" if result.verdict == "faster" else _WHY[result.verdict].format(decided=decided_words(result.deciding))
 
 
 def _winners(given: Sequence[str], model: ProfiledModel) -> list[LineKernel]:

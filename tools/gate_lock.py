@@ -127,6 +127,8 @@ class LockResult(Part):
     kernels: list[LockedKernel] = Field(description="Those that were locked now.")
     problems: list[str] = Field(description="Kernels that were not locked, and why.")
     notes: list[str] = Field(description="What the lock does not know of a kernel, and why.")
+    measurements: int
+    device_s: float
 
 
 def read_lock(path: Path) -> GateLock:
@@ -184,12 +186,13 @@ def lock_kernels(
     locked: list[LockedKernel] = []
     problems: list[str] = []
     notes: list[str] = []
+    measured: list[MeasureResult] = []
     with sessions.closing_executors(executors) as kept:
         about = _about_task(request, path.parent, kept)
         for number, kernel in enumerate(request.kernels, 1):
             stage(f"locking {kernel.path} ({number} of {len(request.kernels)})")
             try:
-                made = _locked(request, kernel, about, path.parent, kept, notes.append)
+                made = _locked(request, kernel, about, path.parent, kept, notes, measured)
                 locked.append(_with_past(made, before.get(made.key)))
             except CandidateError as e:
                 problems.append(f"{kernel.path}: {e}")
@@ -201,6 +204,8 @@ def lock_kernels(
         kernels=locked,
         problems=problems,
         notes=notes,
+        measurements=len(measured),
+        device_s=sum(m.cost.device_s or 0.0 for m in measured),
     )
 
 
@@ -231,9 +236,13 @@ def _locked(
     about: Mapping[str, Any],
     root: Path,
     executors: Executors,
-    note: Callable[[str], None],
+    notes: list[str],
+    measured: list[MeasureResult],
 ) -> LockedKernel:
-    """Return what is found of a kernel; raises `CandidateError` where it does not compile, or is wrong."""
+    """Return what is found of a kernel; raises `CandidateError` where it does not compile, or is wrong.
+
+    Adds to `notes` what is not known of it, and to `measured` its measurement, if one is made.
+    """
     if request.task is None:
         candidate = _read_file(kernel)
     else:
@@ -259,13 +268,14 @@ def _locked(
     kind = sessions.target_of(request.place).kind if request.measure else "none"
     if found.task is None or found.language not in (languages_on(kind) if kind != "none" else ()):
         why = "it has no task" if found.task is None else f"it runs on another device than {kind}"
-        note(f"{found.path} was not measured: {why if request.measure else 'as asked'}")
+        notes.append(f"{found.path} was not measured: {why if request.measure else 'as asked'}")
         return found
     result = files.measure(request.place)
+    measured.append(result)
     if result.trusted and result.speedup is not None:
         found.measured[result.device.name] = _measured(result, request.place)
     elif result.status == "ok" or (found.language == "python" and kind == "cpu"):  # a module may need a GPU
-        note(f"{found.path} has no times: {result.summary}")
+        notes.append(f"{found.path} has no times: {result.summary}")
     else:
         raise CandidateError(result.summary)
     return found

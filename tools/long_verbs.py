@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from forewarp.tools.apply_model import apply_model
 from forewarp.tools.export import export_kernel
 from forewarp.tools.gate_check import check_gate
+from forewarp.tools.gate_lock import LockResult, lock_kernels
 from forewarp.tools.optimize_model import OptimizeModelResult, is_model_search, open_model_search, resume_model_search
 from forewarp.tools.parts import Amounts, Interval, Part
 from forewarp.tools.profile_model import Share, profile_model
@@ -18,13 +19,16 @@ from forewarp.tools.requests import (
     ApplyRequest,
     ExportKernelRequest,
     GateCheckRequest,
+    GateLockRequest,
     OptimizeModelRequest,
     ProfileRequest,
 )
 from forewarp.tools.session import Executors
 from forewarp.tools.signals import StopFlag, Stoppable
 
-LongRequest = ProfileRequest | OptimizeModelRequest | ApplyRequest | GateCheckRequest | ExportKernelRequest
+LongRequest = (
+    ProfileRequest | OptimizeModelRequest | ApplyRequest | GateLockRequest | GateCheckRequest | ExportKernelRequest
+)
 MOST_ITEMS = 12
 _UNREAD = ("schema_version", "subgraph", "evidence")
 """Fields of results that a reader with little room does without."""
@@ -50,6 +54,8 @@ def run_verb(
             return apply_model(request, stage=stage, executors=executors)
         case ExportKernelRequest():
             return export_kernel(request)
+        case GateLockRequest():
+            return lock_kernels(request, stage=stage, executors=executors)
         case GateCheckRequest():
             began(stop := StopFlag())
             return check_gate(request, stage=stage, stopped=stop.asked.is_set)
@@ -74,7 +80,10 @@ def spent_by(result: Part) -> Amounts:
 
 def digest(result: Part) -> dict[str, Any]:
     """Return a result in short: intervals as text, numbers of four digits, the first items of lists, nothing empty."""
-    return cast("dict[str, Any]", _short(result))
+    short = cast("dict[str, Any]", _short(result))
+    if isinstance(result, LockResult):
+        short.pop("kernels", None)  # the file has them
+    return short
 
 
 def _short(value: Any) -> Any:

@@ -30,6 +30,7 @@ from forewarp.tools.parts import (
     Part,
     Price,
     Source,
+    rounded,
     speedup_of,
     trim,
 )
@@ -99,6 +100,11 @@ class MeasureResult(Part):
     )
     source: Source
     speedup: Interval | None
+    deciding: Interval | None = Field(
+        default=None,
+        description="The wider interval that the verdict goes by: faster, slower or a tie where all of it lies above "
+        "1.01, below 0.99 or between. Null without samples.",
+    )
     task: str
     device: Device
     kernel: KernelId
@@ -130,6 +136,7 @@ def result_of(
         summary=_summary(task, target, m) + (f" Not to be trusted: {loud}." if loud else "") + _insisted(m),
         trusted=m.trusted and not loud,
         speedup=speedup_of(m),
+        deciding=_deciding(m),
         task=task,
         device=Device.of(target),
         kernel=KernelId.of(candidate),
@@ -140,6 +147,15 @@ def result_of(
         measurement_id=number,
         cost=Price(seconds=m.phases.get("total", build.seconds), device_s=m.device_s + m.phases.get("lost", 0.0)),
     )
+
+
+def _deciding(m: Measurement) -> Interval | None:
+    if m.speedup is None or not m.workloads or not all(t.candidate_s for t in m.workloads):
+        return None
+    from forewarp.gpu_runner.statistics import deciding_interval
+
+    low, high, level = deciding_interval(m.workloads)
+    return Interval(ratio=m.speedup, low=low, high=high, level=level)
 
 
 def workload_result(timing: WorkloadTiming) -> WorkloadResult:
@@ -234,7 +250,18 @@ def loud_words(noise_percent: float | None) -> str:
     """Say that equal kernels came out too far apart for a number to be trusted; "" where they did not."""
     if noise_percent is None or noise_percent <= MAX_NOISE_PERCENT:
         return ""
-    return f"equal kernels came out up to {noise_percent:,.0f} % apart; measure again on a quieter device"
+    return (
+        f"equal kernels came out up to {noise_percent:,.0f} % apart, and above {MAX_NOISE_PERCENT:.0f} % no time is "
+        "believed; measure again on a quieter device"
+    )
+
+
+def decided_words(deciding: Interval | None) -> str:
+    """Say why a time is neither faster nor slower, by the interval that the verdict goes by."""
+    if deciding is None:
+        return "neither faster nor slower is shown"
+    ends = f"[{rounded(deciding.low)}, {rounded(deciding.high)}]"
+    return f"the wider interval that decides, {ends}, lies neither all above 1.01 nor all below 0.99"
 
 
 def _insisted(m: Measurement) -> str:
@@ -249,7 +276,7 @@ _VERDICTS = {
     "faster": "Faster: keep it",
     "slower": "Slower than the {other}: no gain",
     "tie": "As fast as the {other}, within 1 %",
-    "inconclusive": "Inconclusive, faster and slower are both possible: measure again on a quieter device",
+    "inconclusive": "Inconclusive, {decided}: measure again on a quieter device",
     "ambiguous": "Ambiguous, equal kernels came out unequal or seconds and clock cycles disagree: measure again on a "
     "quieter device",
     "suspicious": "Suspicious: do not trust this number, read the log",
@@ -270,7 +297,8 @@ def _summary(task: str, target: Target, m: Measurement) -> str:
     where = f"on {target.name}{' (replay of a recorded measurement)' if m.source == 'replay' else ''}"
     if m.status == "ok" and found is not None:
         of_reference = m.anchor == "reference"
-        verdict = _VERDICTS.get(m.verdict, m.verdict).format(other="reference" if of_reference else "other kernel")
+        other = "reference" if of_reference else "other kernel"
+        verdict = _VERDICTS.get(m.verdict, m.verdict).format(other=other, decided=decided_words(_deciding(m)))
         over = f"the reference of {task}" if of_reference else f"kernel {m.anchor[:10]} on {task}"
         return f"{verdict}. {found} (95 % interval) over {over} {where}."
     return f"{_FAILURES.get(m.status, m.status)}, on {task} {where}. {first_error(m.log)}".strip()

@@ -23,7 +23,7 @@ FATES = {
     "faster": ("faster", "faster than the reference"),
     "slower": ("slower", "slower than the reference"),
     "tie": ("even", "as fast as the reference, within 1 %"),
-    "inconclusive": ("even", "faster and slower are both possible"),
+    "inconclusive": ("even", "neither faster nor slower is shown"),
     "ambiguous": ("doubt", "ambiguous: equal kernels came out unequal"),
     "suspicious": ("odd", "suspicious: its time is not believed"),
     "impossible": ("odd", "impossible: faster than the device can be"),

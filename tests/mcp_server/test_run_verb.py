@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from support.served_mcp import WAIT_S, call, refused
 from support.small_model import TEXT
 
 from forewarp.archive.store import default_path
+from forewarp.gpu_runner.formats import task as tasks
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.server import build_server
 from forewarp.mcp_server.spool import Spool
@@ -68,6 +70,23 @@ async def test_an_ended_job_is_resumed_under_its_handle(options: ServerOptions) 
     assert Spool(default_path().parent).state(handle) in ("cancelled", "finished")
 
 
+@pytest.mark.slow
+async def test_kernels_are_locked_and_checked_in_a_python_that_the_operator_allows(options: ServerOptions) -> None:
+    seed = next(s for s in tasks.load("softmax").seeds if s.language == "cpp")
+    (options.folder() / "mine.cpp").write_text(seed.source)
+    allowed = options.model_copy(update={"gate_python": [Path(sys.executable)]})
+    async with Client(build_server(allowed)) as client:
+        locked = await done(client, verb="gate_lock", subject="gate.json", kernels=["mine.cpp"], task="softmax")
+        assert locked["summary"].startswith("1 of 1 kernel locked in gate.json")  # with times on a quiet machine only
+        [kernel] = json.loads((options.folder() / "gate.json").read_text())["kernels"]
+        assert (kernel["path"], kernel["task"]) == ("mine.cpp", "softmax")
+        found = await done(client, verb="gate_check", subject="gate.json", python=[sys.executable], budget=1)
+        [row] = found["result"]["rows"]
+        assert row["path"] == "mine.cpp"
+        told = await call(client, "describe", about="budget")
+        assert told["budget"]["server"]["measurements"]["left"] == 18
+
+
 async def test_nothing_outside_of_the_workspace_is_read(options: ServerOptions, tmp_path: Path) -> None:
     (tmp_path / "secret.py").write_text(TEXT)
     locked = {"path": "../secret.py", "tunables": {}, "language": "python", "sha256": "0", "task": None}
@@ -80,4 +99,11 @@ async def test_nothing_outside_of_the_workspace_is_read(options: ServerOptions, 
         ):
             assert "is refused" in await refused(client, "run_verb", **given)
         assert "no run" in await refused(client, "run_verb", verb="export", subject="../secret.py")
-        assert "no kernel is given" in await refused(client, "run_verb", verb="apply", subject="small.py")
+        for verb in ("apply", "gate_lock"):
+            assert "no kernel is given" in await refused(client, "run_verb", verb=verb, subject="small.py")
+        lock = {"verb": "gate_lock", "subject": "new.json", "kernels": ["small.py"]}
+        assert "is refused" in await refused(client, "run_verb", **lock | {"subject": "../new.json"})
+        assert "is refused" in await refused(client, "run_verb", **lock | {"kernels": ["../secret.py"]})
+        (options.folder() / "gate.json").write_text('{"kernels": []}')
+        check = {"verb": "gate_check", "subject": "gate.json", "python": [sys.executable]}
+        assert "the operator allows none" in await refused(client, "run_verb", **check)

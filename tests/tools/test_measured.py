@@ -74,6 +74,7 @@ def test_the_noise_floor_is_the_far_end_of_the_control() -> None:
         ("faster", "keep it", True),
         ("slower", "no gain", True),
         ("ambiguous", "measure again", True),
+        ("inconclusive", "the wider interval that decides, [1.25, 1.25], lies neither all above 1.01 nor", True),
         ("suspicious", "do not trust", False),
         ("impossible", "do not trust", False),
     ],
