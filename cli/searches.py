@@ -63,7 +63,7 @@ def optimize(
             group=MODEL,
             validator=positive,
             help="Take TASK as a whole model: profile it, search for so many of its most promising lines within one "
-            "budget, and keep the kernels that make the whole faster.",
+            "budget, and keep the kernels that make the whole faster. With --call or --compile alone it is 3.",
         ),
     ] = None,
     call: Annotated[
@@ -79,17 +79,15 @@ def optimize(
     from forewarp.tools.search import open_search
 
     running.check(events)
-    if top is not None:
+    if top is not None or call or compile_:
         from forewarp.cli.models import optimize_model
 
         if target:
             raise UsageError(
                 "--target is not for a whole model", hint="leave it out; --device says where it is measured"
             )
-        whole = OptimizeModelRequest(search=request, top=top, call=call, compile=compile_)
+        whole = OptimizeModelRequest(search=request, top=top or 3, call=call, compile=compile_)
         return optimize_model(whole, out, events, output)
-    if call or compile_:
-        raise UsageError("--call and --compile are about a whole model", hint="pass --top N with them")
     request = request.model_copy(update={"place": request.place.model_copy(update={"card": target})})
     with open_search(request) as job:
         return running.drive(job, "optimize", out, output, events)

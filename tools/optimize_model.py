@@ -109,6 +109,8 @@ def open_model_search(
     error.
     """
     search, begun = request.search, time.monotonic()
+    capped = search.budget.device_s is not None or search.budget.wall_s is not None
+    _check_budget(search.budget, 1, capped)  # before the model is profiled
     prepare(search)
     with closing_executors(executors) as kept:
         stage("profiling the model")
@@ -116,13 +118,7 @@ def open_model_search(
         chosen = [(s, line) for s, line in model.lines if s.problem][: request.top]
         if not chosen:
             raise UsageError(f"no line of {model.task.name} can be made a task", hint="`forewarp profile` says why")
-        capped = search.budget.device_s is not None or search.budget.wall_s is not None
-        least = (LEAST + 1) * len(chosen) + 2 + capped
-        if search.budget.measurements is not None and search.budget.measurements < least:
-            raise UsageError(
-                f"{counted(len(chosen), 'line')} and judging the whole take at least {least} measurements",
-                hint=f"pass --budget {least} or more, or a lower --top",
-            )
+        _check_budget(search.budget, len(chosen), capped)
         folder = (folder or Path("forewarp-runs") / f"{PREFIX}{secrets.token_hex(3)}").expanduser().absolute()
         if (folder / RECORD).exists():
             raise UsageError(f"{folder} holds a search already", hint=f"`forewarp resume {folder}` goes on with it")
@@ -146,6 +142,16 @@ def open_model_search(
                 opened.judge_alone(PatchedModel(model, place, kept, under_compile=request.compile))
             opened.save()
             yield opened
+
+
+def _check_budget(budget: Amounts, lines: int, capped: bool) -> None:
+    """Raise `UsageError` where the measurements are too few for so many lines; `capped` costs one more."""
+    least = (LEAST + 1) * lines + 2 + capped
+    if budget.measurements is not None and budget.measurements < least:
+        raise UsageError(
+            f"{counted(lines, 'line')} and judging the whole take at least {least} measurements",
+            hint=f"pass --budget {least} or more{', or a lower --top' if lines > 1 else ''}",
+        )
 
 
 @contextmanager

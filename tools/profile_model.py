@@ -146,7 +146,12 @@ def model_task(path: str, call: str = "") -> Task:
     """Return a model's file as a task: a KernelBench file, or one whose function `call` returns module and inputs."""
     sources.check_file(Path(path).expanduser(), "the file")
     if not call:
-        return tasks.load(path)
+        try:
+            return tasks.load(path)
+        except TaskError as e:
+            if e.hint:
+                e.hint += "\n\nor pass --call NAME: a function of the file that returns the model and its inputs"
+            raise
     try:
         source = Path(path).expanduser().read_text(encoding="utf-8")
         names = {getattr(n, "name", "") for n in ast.parse(source).body}

@@ -30,6 +30,18 @@ def request(model: Path, top: int, **budget: float) -> OptimizeModelRequest:
     return OptimizeModelRequest(search=search, top=top)
 
 
+def test_what_no_search_can_begin_with_is_told_before_the_model_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "called.py"
+    model.write_text("raise SystemExit('it ran')\n\n\ndef build():\n    return None, ()\n")
+    whole = ["optimize", str(model), "--device", "cpu", "--budget", "4"]
+    assert main([*whole, "--call", "build"]) == 2
+    assert "1 line and judging the whole take at least 5 measurements" in capsys.readouterr().err
+    assert main([*whole[:-1], "5", "--top", "1"]) == 2
+    assert "or pass --call NAME" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_one_budget_is_shared_by_what_each_line_should_gain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = tmp_path / "small.py"
