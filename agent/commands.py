@@ -346,8 +346,8 @@ class SlashCommands:
         """Check the kernels of a lock against it, or in NEW against OLD, on at most N measurements (24)."""
         names, counts = [w for w in given.words if not w.isdigit()], [w for w in given.words if w.isdigit()]
         budget = int(counts[0]) if counts else DEFAULT_MEASUREMENTS
-        arguments = {"lock": names[0] if names else LOCK_NAME, "budget": budget}
-        arguments["python"] = given.options.get("--python", [])
+        pythons, lock = given.options.get("--python", []), names[0] if names else LOCK_NAME
+        arguments: dict[str, Any] = {"lock": lock, "budget": budget, "python": pythons}
         found = await self._result_of("gate_check", self._whole.gate_check, arguments, **arguments)
         rows = [(r["path"], r["verdict"], "; ".join(r.get("reasons", []))) for r in found.get("rows", [])]
         return _table("kernel | verdict | why", rows)
