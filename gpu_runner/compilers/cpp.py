@@ -13,7 +13,7 @@ from typing import Any
 from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers import signatures
 from forewarp.gpu_runner.compilers.cubin import check_defined
-from forewarp.gpu_runner.compilers.process import CompileError, run_compiler
+from forewarp.gpu_runner.compilers.process import CompilerMissing, run_compiler
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
 
 # No -ffast-math: it breaks infinities and NaN, which masked softmaxes rely on.
@@ -34,7 +34,7 @@ def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: s
     del target  # -march=native means this machine
     path = compiler()
     if path is None:
-        raise CompileError("no C++ compiler was found: install g++ or set CXX")
+        raise CompilerMissing("this machine has no C++ compiler")
     # One file name for all, because the compiler writes it into the library and duplicates are found by bytes.
     file, library = folder / "kernel.cpp", f"{stem}.so"
     defines = [f"-D{name}={value}" for name, value in plan.constants.items()]

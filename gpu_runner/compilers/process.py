@@ -19,6 +19,10 @@ class CompileError(Exception):
     """The compiler refused the candidate; the text is its log."""
 
 
+class CompilerMissing(CompileError):
+    """The machine has no compiler for what was asked, whatever the candidate."""
+
+
 class CompilerKilled(CompileError):
     """The compiler was killed, which says nothing of the candidate: no compiler ends itself so."""
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from forewarp.core import serde
-from forewarp.core.errors import WorkerError
+from forewarp.core.errors import DeviceError, WorkerError
 from forewarp.core.files import write_whole
 from forewarp.core.values import Build, Candidate, Evidence, Signature, Status, Target
 from forewarp.gpu_runner.compilers.extension import settings
 from forewarp.gpu_runner.compilers.process import MANIFEST
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
-from forewarp.gpu_runner.worker.channel import MACHINE
+from forewarp.gpu_runner.worker.channel import LACKING, MACHINE
 from forewarp.gpu_runner.worker.requests import CompileJob, ConfinedFolder, JobEnding
 
 T = TypeVar("T")
@@ -185,7 +185,10 @@ def _killed(reply: Reply) -> str:
 
 
 def _failure(reply: Reply, cpu_s: int | None = None) -> Build | None:
-    """Return the failed build, or None where compiling went well; `cpu_s` is what bounded its processor time."""
+    """Return the failed build, or None where compiling went well; `cpu_s` is what bounded its processor time.
+
+    Raises `DeviceError` where this machine lacks the compiler.
+    """
     ended = reply.read(JobEnding)
     late = cpu_s is not None and reply.timed_out
     if late or (ended is not None and (ended.status == "timeout" or _OUT_OF_TIME in ended.log)):
@@ -195,5 +198,7 @@ def _failure(reply: Reply, cpu_s: int | None = None) -> Build | None:
         return Build(status, reply.seconds, f"compiling ended early: {log}")
     if ended.status == "ok":
         return None
+    if ended.status == LACKING:
+        raise DeviceError(readable(ended.log), hint="install g++ or clang++, or set CXX to the path of one")
     status = "crashed" if ended.status == MACHINE else cast("Status", ended.status)
     return Build(status, reply.seconds, readable(ended.log))

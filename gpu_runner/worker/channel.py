@@ -23,6 +23,8 @@ workloads were seen, and it can hardly reach that.
 
 MACHINE = "machine"
 """Status of a job that failed for what this machine lacks or did: neither candidate nor task is to blame."""
+LACKING = "lacking"
+"""Status of a job for which this machine lacks a program."""
 
 
 class ChannelClosed(Exception):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from forewarp.core import serde
 from forewarp.core.errors import CandidateError
 from forewarp.gpu_runner.worker import activity, environment, memory, protections, toolchain
-from forewarp.gpu_runner.worker.channel import MACHINE, Channel, ChannelClosed, ChannelTimeout, LookAnswer
+from forewarp.gpu_runner.worker.channel import LACKING, MACHINE, Channel, ChannelClosed, ChannelTimeout, LookAnswer
 from forewarp.gpu_runner.worker.conditions import driver
 from forewarp.gpu_runner.worker.requests import (
     CompileJob,
@@ -117,7 +117,7 @@ def watched(folder: ConfinedFolder, answer: Channel, work: Callable[[], object],
 def _compile(job: CompileJob) -> JobEnding:
     from forewarp.gpu_runner.compilers import compile_candidate
     from forewarp.gpu_runner.compilers.extension import capture
-    from forewarp.gpu_runner.compilers.process import CompileError, CompilerKilled
+    from forewarp.gpu_runner.compilers.process import CompileError, CompilerKilled, CompilerMissing
 
     folder = Path(job.folder.path)
     try:
@@ -130,6 +130,8 @@ def _compile(job: CompileJob) -> JobEnding:
         return JobEnding("out_of_memory", "compiling took more memory than allowed")
     except CompilerKilled as e:
         return JobEnding(MACHINE, str(e))
+    except CompilerMissing as e:
+        return JobEnding(LACKING, str(e))
     except (CompileError, CandidateError) as e:
         return JobEnding("compile_error", str(e))
 

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from support.small_tasks import cpp, small_task
 
+from forewarp.core.errors import DeviceError
 from forewarp.core.values import Candidate, Task, Workload
 from forewarp.gpu_runner.compilers import nvrtc
-from forewarp.gpu_runner.devices import known_targets
+from forewarp.gpu_runner.devices import detect_cpu, known_targets
 from forewarp.gpu_runner.executors.local import LocalExecutor
 
 H200 = known_targets()["h200"]
@@ -155,6 +157,17 @@ def test_cpp_does_not_run_on_a_gpu(executor: LocalExecutor, task: Task) -> None:
     build = executor.compile(task, Candidate(CUDA, "cpp"))
     assert build.status == "compile_error"
     assert "does not run on NVIDIA H200" in build.log
+
+
+def test_a_machine_without_a_compiler_is_not_the_kernels_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    executor = LocalExecutor(detect_cpu())
+    try:
+        with pytest.raises(DeviceError, match="no C\\+\\+ compiler"):
+            executor.compile(small_task(), cpp())
+    finally:
+        executor.close()
 
 
 def test_the_process_that_compiles_is_not_ours(executor: LocalExecutor, task: Task) -> None:
