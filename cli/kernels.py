@@ -181,8 +181,8 @@ def _forecast(result: ForecastResult, console: Console) -> None:
     bins = [(b.range, b.label, f"{b.probability:6.1%}", "█" * round(b.probability * 50)) for b in f.distribution]
     console.print(display.table(("speed-up S", "", "probability", ""), bins))
     console.print(
-        f"median {wording.speedup(f.median)} (80 %) · correct {f.p_valid:.0%} · correct and faster {f.p_faster:.0%}"
-        f" · confidence {f.confidence:.0%}"
+        f"median {wording.speedup(f.median)} (80 %) · correct {wording.chance(f.p_valid)} · correct and faster "
+        f"{wording.chance(f.p_faster)} · confidence {wording.chance(f.confidence)}"
     )
     if result.best_so_far:
         better = f" · beaten with {result.p_better:.0%}" if result.p_better is not None else ""
@@ -208,7 +208,7 @@ def _ranking_table(result: ForecastResult) -> Table:
         (
             Path(line.path).name or (line.kernel.short if line.kernel else ""),
             wording.speedup(f.median),
-            *(f"{p:.0%}" for p in (f.p_valid, f.p_faster, line.p_best or 0.0)),
+            *map(wording.chance, (f.p_valid, f.p_faster, line.p_best or 0.0)),
             f"{after[0]:.0%}" if after else "–",
             line.recommendation or "",
         )

@@ -104,7 +104,7 @@ def _candidates(lines: Sequence[CandidateLine], limit: int | None) -> Table:
             line.kernel.short,
             shown(line.kernel.tunables) or line.note[:60],
             wording.speedup(f.median) if f else "–",
-            f"{f.p_valid:.0%}" if f else "–",
+            wording.chance(f.p_valid) if f else "–",
             wording.speedup(m.speedup) + (" replay" if m.source == "replay" else "") if m else "–",
             came_to,
             style=display.colour(came_to) if m else "dim",

@@ -150,10 +150,10 @@ def result_of(
 
 
 def _deciding(m: Measurement) -> Interval | None:
-    if m.speedup is None or not m.workloads or not all(t.candidate_s for t in m.workloads):
-        return None
-    from forewarp.gpu_runner.statistics import deciding_interval
+    from forewarp.gpu_runner.statistics import MIN_BLOCKS, deciding_interval
 
+    if m.speedup is None or not m.workloads or min(len(t.candidate_s) for t in m.workloads) < 2 * MIN_BLOCKS:
+        return None
     low, high, level = deciding_interval(m.workloads)
     return Interval(ratio=m.speedup, low=low, high=high, level=level)
 

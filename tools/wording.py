@@ -29,6 +29,11 @@ def spread(ratio: float | None, low: float | None, high: float | None) -> str:
     return f"{rounded(ratio)}×" if low is None or high is None else str(Interval(ratio=ratio, low=low, high=high))
 
 
+def chance(p: float) -> str:
+    """Return a forecast's probability in percent; what rounds to 0 or 100 % is no certainty."""
+    return f"{p:.0%}" if 0.005 <= p <= 0.995 else "> 99%" if p > 0.5 else "< 1%"
+
+
 def noise(percent: float | None) -> str:
     """Return how far apart equal kernels came out; "" where that is not known."""
     from forewarp.tools.parts import rounded

@@ -54,7 +54,7 @@ def test_a_run_becomes_a_package_or_a_file_for_vllm(
     assert made["folder"] == str(tmp_path / "gelu_bias")
     assert {str(Path(f).relative_to(made["folder"])) for f in made["files"]} >= {
         *("pyproject.toml", "README.md", "LICENSE", "evidence.json", "benchmark.py", "tests/test_gelu_bias.py"),
-        *("src/gelu_bias/__init__.py", "src/gelu_bias/op.py", "src/gelu_bias/reference.py", "src/gelu_bias/kernel.cu"),
+        *("src/gelu_bias/__init__.py", "src/gelu_bias/op.py", "src/gelu_bias/reference.py", "src/gelu_bias/kernel.py"),
     }
     evidence = json.loads((tmp_path / "gelu_bias" / "evidence.json").read_text())
     assert evidence["run_id"] == made["run_id"]

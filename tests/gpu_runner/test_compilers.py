@@ -165,7 +165,7 @@ def test_a_machine_without_a_compiler_is_not_the_kernels_fault(tmp_path: Path, m
     executor = LocalExecutor(detect_cpu())
     try:
         with pytest.raises(DeviceError, match="no C\\+\\+ compiler"):
-            executor.compile(small_task(), cpp())
+            executor.compile(small_task(), cpp(before="// Built by no other test, so that no cache has it.\n"))
     finally:
         executor.close()
 

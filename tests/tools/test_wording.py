@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forewarp.tools.parts import Interval
-from forewarp.tools.wording import amount, clock, noise, speedup, spread
+from forewarp.tools.wording import amount, chance, clock, noise, speedup, spread
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,12 @@ def test_a_speedup_is_told_as_far_as_it_is_known(
 def test_an_interval_reads_the_same_whole_and_in_parts() -> None:
     assert speedup(Interval(ratio=1.5, low=1.25, high=1.75)) == spread(1.5, 1.25, 1.75)
     assert speedup(None) == spread(None, 1.0, 2.0)
+
+
+def test_no_forecast_is_a_certainty() -> None:
+    assert [chance(p) for p in (0.0, 0.004, 0.006, 0.5, 0.994, 0.998, 1.0)] == [
+        *("< 1%", "< 1%", "1%", "50%", "99%", "> 99%", "> 99%")
+    ]
 
 
 def test_noise_is_no_power_of_ten() -> None:
