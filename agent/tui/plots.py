@@ -124,7 +124,7 @@ class PlotsPane(Widget):
             self._stale = False
             parts = [styled(title, "bold" if n == self._shown else "dim") for n, title in enumerate(TITLES)]
             self._titles.update(Content("   ").join(parts))
-            self.run_worker(self._draw(), exclusive=True, group="plots")
+            self.run_worker(self._draw, exclusive=True, group="plots")
 
     def on_resize(self) -> None:
         """Draw in the new size."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -56,6 +57,16 @@ async def test_a_drawing_is_as_wide_as_the_pane() -> None:
             await pilot.resize_terminal(width, 20)
             fits = range(width - 6, width + 1)
             await until(pilot, lambda fits=fits: max(map(len, app.pane.text.splitlines()), default=0) in fits)
+
+
+async def test_a_drawing_that_another_takes_the_place_of_leaves_nothing_behind() -> None:
+    app = Pane()
+    async with app.run_test(size=(90, 20)) as pilot:
+        for count in (20, 30):
+            app.pane.load(board(count))
+            app.pane.on_show()
+        await drawn(pilot, "measured")
+        gc.collect()  # a coroutine that nobody awaited is a warning then
 
 
 async def test_a_click_on_a_title_shows_its_drawing() -> None:
