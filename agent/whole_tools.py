@@ -116,6 +116,8 @@ class WholeTools:
         file, settings = self._tools.inside(lock), self._conversation.settings
         for name in await asyncio.to_thread(lambda: files_of(read_lock(file))):
             self._tools.inside(str(file.parent / name))
+        if (cap := settings.budget.measurements) is not None:  # the same check goes on later
+            budget = max(1, min(budget, cap - self._conversation.spent.measurements))
         place, pythons = settings.place, [str(settings.folder / p) for p in python]
         about = {"lock": str(file), "budget": budget, "device": place.device, "archive": place.archive}
         request = checked(GateCheckRequest, python=pythons, **about)
