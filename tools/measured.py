@@ -130,13 +130,13 @@ def result_of(
 ) -> MeasureResult:
     """Convert a measurement into a result."""
     workloads = [workload_result(w) for w in m.workloads]
-    loud = loud_words(noise_of(workloads))
+    loud, deciding = loud_words(noise_of(workloads)), _deciding(m)
     return MeasureResult.of(
         m,
-        summary=_summary(task, target, m) + (f" Not to be trusted: {loud}." if loud else "") + _insisted(m),
+        summary=_summary(task, target, m, deciding) + (f" Not to be trusted: {loud}." if loud else "") + _insisted(m),
         trusted=m.trusted and not loud,
         speedup=speedup_of(m),
-        deciding=_deciding(m),
+        deciding=deciding,
         task=task,
         device=Device.of(target),
         kernel=KernelId.of(candidate),
@@ -292,13 +292,13 @@ _FAILURES = {
 }
 
 
-def _summary(task: str, target: Target, m: Measurement) -> str:
+def _summary(task: str, target: Target, m: Measurement, deciding: Interval | None) -> str:
     found = speedup_of(m)
     where = f"on {target.name}{' (replay of a recorded measurement)' if m.source == 'replay' else ''}"
     if m.status == "ok" and found is not None:
         of_reference = m.anchor == "reference"
         other = "reference" if of_reference else "other kernel"
-        verdict = _VERDICTS.get(m.verdict, m.verdict).format(other=other, decided=decided_words(_deciding(m)))
+        verdict = _VERDICTS.get(m.verdict, m.verdict).format(other=other, decided=decided_words(deciding))
         over = f"the reference of {task}" if of_reference else f"kernel {m.anchor[:10]} on {task}"
         return f"{verdict}. {found} (95 % interval) over {over} {where}."
     return f"{_FAILURES.get(m.status, m.status)}, on {task} {where}. {first_error(m.log)}".strip()
