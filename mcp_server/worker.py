@@ -110,20 +110,18 @@ def search(home: Path, job_id: str) -> int:
         return verb(home, asked)
     try:
         with _opened(asked.request) as job:
-            # A run that is taken up still counts as interrupted until its first event: it is not told of before.
-            told = "run_id" not in asked.request
-            if told:
-                spool.write(job_id, "run", job.run_id)
             try:
                 with stopping(job, logging.getLogger(__name__).warning, (signal.SIGTERM,)):
-                    for _ in job.events():
-                        if not told:
-                            spool.write(job_id, "run", job.run_id)
-                            told = True
+                    events = job.events()
+                    try:
+                        if "run_id" in asked.request:  # taken up, it counts as interrupted until its first event
+                            next(events, None)
+                    finally:
+                        spool.write(job_id, "run", job.run_id)
+                    for _ in events:
+                        pass
             except Exception as e:
                 error = e
-            if not told:
-                spool.write(job_id, "run", job.run_id)
             artifacts.leave(job, "optimize", error, home / "forewarp-runs" / job.run_id)
     except ForewarpError as e:
         spool.write(job_id, "result.json", json.dumps({"error": error_of(e)}))
