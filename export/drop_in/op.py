@@ -43,14 +43,13 @@ def _answer(values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Seque
         plain = output.contiguous()
         own.append(plain.clone() if plain.untyped_storage().data_ptr() in taken else plain)
         taken.add(own[-1].untyped_storage().data_ptr())
-    return own[0] if len(own) == 1 else tuple(own)
+    return _returned(own)
 
 
 def _reference(values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Sequence[Any]) -> Any:
     """Return the outputs by the reference's own operations, which torch follows in all its ways."""
     outputs = _several(_call(_kept(numbers, _device(values)), values, state))
-    own = tuple(o.clone(memory_format=torch.contiguous_format) for o in outputs)
-    return own[0] if len(own) == 1 else own
+    return _returned([o.clone(memory_format=torch.contiguous_format) for o in outputs])
 
 
 def _shapes(values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Sequence[Any]) -> Any:
@@ -58,8 +57,7 @@ def _shapes(values: Sequence[Any], state: Sequence[torch.Tensor], numbers: Seque
     device = _device(values)
     with torch.no_grad(), _plainly(device):
         outputs = _several(_call(_made(numbers, device), values, state))
-    made = [torch.empty_like(o, memory_format=torch.contiguous_format) for o in outputs]
-    return made[0] if len(made) == 1 else tuple(made)
+    return _returned([torch.empty_like(o, memory_format=torch.contiguous_format) for o in outputs])
 
 
 def _gradients(
@@ -162,6 +160,11 @@ def _kept(numbers: Sequence[Any], device: torch.device) -> torch.nn.Module:
 def _call(model: torch.nn.Module, values: Sequence[Any], state: Sequence[torch.Tensor]) -> Any:
     with _CALLING:
         return torch.func.functional_call(model, dict(zip(_STATE, state, strict=True)), tuple(values))
+
+
+def _returned(outputs: Sequence[torch.Tensor]) -> Any:
+    """Return outputs as the op does: one alone, several as a tuple."""
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
 def _several(result: Any) -> tuple[torch.Tensor, ...]:
