@@ -28,7 +28,7 @@ _FOLDS, _QUICK_FOLDS = 5, 3
 _VALID_STRENGTH = 2.0
 _OTHER_PROGRAM = 0.3
 _PROGRAM_STRENGTH = 0.05
-"""How many trials of its own program outweigh what is expected of a candidate.
+"""Weight of the prior chance that a candidate is right, in trials of its own program.
 
 In the pool's training split all settings of a program were right, or none: 331 programs and 53.
 """

@@ -447,7 +447,7 @@ class WorkerClient:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed; a job that it held then ended through no fault of its own."""
+        """True once `close` was called; jobs that ran then were ended by it, and are not to blame."""
         return self._closed
 
     def close(self) -> None:

@@ -22,7 +22,8 @@ _PIECE = 1 << 24
 _UNCLEAR = 3.0
 """How many times its usual error, as a share of the tolerance, the reference may err on perturbed inputs."""
 _STEADY, _LITTLE = 2.0, 0.01
-"""How many times its usual error the reference may err where it is to be steady, or as a share of the tolerance."""
+"""Limits of the reference's error where it is to be `steady`, of which the larger holds: as a multiple of its usual
+error, and as a share of the tolerance."""
 _LEAST_SCALE = 1e-3
 """On perturbed inputs, outputs are not held to a scale below this share of their usual one."""
 

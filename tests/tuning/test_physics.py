@@ -50,7 +50,7 @@ ATTENTION = """def attention(q_ptr, k_ptr, v_ptr, o_ptr, N, D: tl.constexpr, BLO
 
 
 def test_shared_memory_holds_the_operands_of_one_loop_at_a_time() -> None:
-    """As Triton 3.7 lays it out for an H100: q, and k and v as often as there are stages; p stays in registers."""
+    """Expects what Triton 3.7 allocates on an H100: q once, k and v once a stage, nothing for p (in registers)."""
     tensor = TensorArgument("bfloat16", (2048, 128))
     arguments = dict.fromkeys(("q_ptr", "k_ptr", "v_ptr", "o_ptr"), tensor) | {"N": 2048, "D": 128}
     space = Space("attention", ATTENTION, arguments, [Configuration({"BLOCK": 64}, 4, 3)], [(32,)])
