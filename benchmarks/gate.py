@@ -8,10 +8,10 @@
 
 `--triton` compares what Triton kernels of `tasks/` and `pool/` compile to in two environments, without a GPU.
 
-Each round has new processes of both sides and times every case once, as `forewarp gate check` with two Pythons does.
-Cases of one task follow one another, as the gate times them. The rounds of a case on one machine, in order, are cut
-into runs: a run ends where the gate would have decided, or given up. All cases are checked together, and so many gates
-have been run on a machine as each of a kind has runs. Equal cases are bundled seeds in a few configurations (on the
+One check follows another, each as `forewarp gate check` with two Pythons makes it: a round has new processes of both
+sides and times every case that the check has not decided yet, those of one task one after the other. The rounds of a
+case on one machine, in order, are cut into runs: a run ends where the gate would have decided, or given up. A check is
+whole where each of its cases has a run. Equal cases are bundled seeds in a few configurations (on the
 CPU device, whose seeds take too long, kernels of `planted.py`); planted ones are kernels of `planted.py` whose loop
 runs 3 % longer in the new environment.
 """
@@ -19,6 +19,7 @@ runs 3 % longer in the new environment.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -28,7 +29,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,11 @@ class Case:
     planted: bool
     task: Task
     kernels: tuple[Candidate, Candidate]
+
+    @property
+    def key(self) -> tuple[bool, str]:
+        """Identity among rows: an equal case and a planted one may have the same name."""
+        return self.planted, self.name
 
 
 def cases(device: str, count: int, slowed: int, folder: Path) -> list[Case]:
@@ -130,23 +137,29 @@ def machine(commit: str) -> dict[str, Any]:
         return about
 
 
-def measured(device: str, counts: tuple[int, int], pythons: tuple[str, str], first: int) -> Iterator[dict[str, Any]]:
-    """Yield one ratio after another, round after round without end."""
+def measured(
+    device: str, counts: tuple[int, int], pythons: tuple[str, str], earlier: Sequence[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Yield one ratio after another, check after check without end, going on from `earlier` rows of this machine."""
+    rows = [*earlier]
     with tempfile.TemporaryDirectory() as folder:
         chosen = cases(device, *counts, Path(folder))
         pair = AlternatingExecutors(devices.choose(device), pythons)
         try:
-            for number in range(first, sys.maxsize):
-                order = random.Random(number)
-                for case in in_order(chosen, order):
+            for number in itertools.count(1 + max((r["round"] for r in rows), default=0)):
+                order, ratios = random.Random(number), series_of(rows)
+                ended = {case.key: len(runs_of(ratios.get(case.key, []), len(chosen))) for case in chosen}
+                check = min(ended.values())
+                for case in in_order([case for case in chosen if ended[case.key] == check], order):
+                    begun = time.monotonic()
                     subjects = [
                         Subject(kernel, pair.compile(case.task, kernel)[side])
                         for side, kernel in enumerate(case.kernels)
                     ]
-                    begun = time.monotonic()
                     found = pair.measure(case.task, subjects, order.randrange(2))
-                    yield {
+                    row: dict[str, Any] = {
                         "round": number,
+                        "check": check,
                         "case": case.name,
                         "planted": case.planted,
                         "statuses": [found.old.status, found.new.status],
@@ -154,9 +167,19 @@ def measured(device: str, counts: tuple[int, int], pythons: tuple[str, str], fir
                         "us": [w.candidate_median_s * 1e6 for w in found.old.workloads],
                         "seconds": round(time.monotonic() - begun, 2),
                     }
+                    rows.append(row)
+                    yield row
                 pair.renew()
         finally:
             pair.close()
+
+
+def series_of(rows: Iterable[dict[str, Any]]) -> dict[tuple[bool, str], list[float]]:
+    """Return the log-ratios of each case, in the order of rounds."""
+    series: dict[tuple[bool, str], list[float]] = {}
+    for row in sorted((r for r in rows if r["log_ratios"]), key=lambda r: r["round"]):
+        series.setdefault((row["planted"], row["case"]), []).extend(row["log_ratios"].values())
+    return series
 
 
 def runs_of(ratios: Sequence[float], tests: int) -> list[dict[str, Any]]:
@@ -182,32 +205,24 @@ def summed_up(rows: Sequence[dict[str, Any]], *, joined: bool = False) -> list[d
     from scipy import stats
 
     table: list[dict[str, Any]] = []
-    together = len({(row["case"], row["planted"]) for row in rows})
+    places = [rows] if joined else list(by_machine(rows).values())
     for kind in (False, True):
-        series: dict[tuple[int, str], list[float]] = {}
-        for row in sorted((r for r in rows if r["planted"] == kind and r["log_ratios"]), key=lambda r: r["round"]):
-            series.setdefault((0 if joined else row.get("machine", 0), row["case"]), []).extend(
-                row["log_ratios"].values()
-            )
-        cut = {key: runs_of(ratios, together) for key, ratios in series.items()}
-        runs = [run for found in cut.values() for run in found]
-        gates = [
-            gate
-            for number in sorted({number for number, _ in series})
-            for gate in zip(*(found for (other, _), found in cut.items() if other == number), strict=False)
-        ]
-        spread = [statistics.stdev(ratios) for ratios in series.values() if len(ratios) > 1]
+        series: list[list[float]] = []
+        cut: list[list[dict[str, Any]]] = []
+        for found in map(series_of, places):
+            series += (own := [ratios for (planted, _), ratios in found.items() if planted == kind])
+            cut += [runs_of(ratios, len(found)) for ratios in own]
+        runs = [*itertools.chain(*cut)]
+        spread = [statistics.stdev(ratios) for ratios in series if len(ratios) > 1]
         line: dict[str, Any] = {
             "planted": kind,
             "joined": joined,
-            "kernels": len({case for _, case in series}),
-            "machines": len({number for number, _ in series}),
-            "rounds": sum(map(len, series.values())),
+            "kernels": len({r["case"] for r in rows if r["planted"] == kind}),
+            "machines": len(by_machine(rows)),
+            "rounds": sum(map(len, series)),
             "runs": len(runs),
-            "gates": len(gates),
-            "gates_with_alarm": sum(any(run["verdict"] == "slower" for run in gate) for gate in gates),
-            "unfinished": sum(sum(r["rounds"] for r in cut[key]) < len(s) for key, s in series.items()),
-            "slower_by": math.expm1(statistics.fmean(r for s in series.values() for r in s)) if series else None,
+            "unfinished": sum(sum(r["rounds"] for r in c) < len(s) for c, s in zip(cut, series, strict=True)),
+            "slower_by": math.expm1(statistics.fmean(itertools.chain(*series))) if series else None,
             "sd_of_a_round": statistics.median(spread) if spread else None,
             "rounds_of_a_run": statistics.fmean(r["rounds"] for r in runs) if runs else None,
         }
@@ -217,6 +232,39 @@ def summed_up(rows: Sequence[dict[str, Any]], *, joined: bool = False) -> list[d
             line[verdict] = {"count": count, "low": interval and interval.low, "high": interval and interval.high}
         table.append(line)
     return table
+
+
+def by_machine(rows: Iterable[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+    """Return the rows of each machine by its number."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row.get("machine", 0), []).append(row)
+    return found
+
+
+def whole_checks(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return for each check that came to its end what it said of equal and of planted cases, and its seconds."""
+    found: list[dict[str, Any]] = []
+    for number, here in by_machine(rows).items():
+        for check in sorted({row["check"] for row in here if "check" in row}):
+            parts = [row for row in here if row.get("check") == check]
+            series = series_of(parts)
+            runs = {key: runs_of(ratios, len(series)) for key, ratios in series.items()}
+            if all(runs.values()):
+                said = {
+                    kind: Counter(r[0]["verdict"] for (p, _), r in runs.items() if p == kind) for kind in (False, True)
+                }
+                found.append(
+                    {
+                        "machine": number,
+                        "check": check,
+                        "equal": dict(said[False]),
+                        "planted": dict(said[True]),
+                        "rounds": len({row["round"] for row in parts}),
+                        "seconds": round(sum(row["seconds"] for row in parts), 1),
+                    }
+                )
+    return found
 
 
 def simulated(gates: int, kernels: int) -> list[dict[str, Any]]:
@@ -299,8 +347,7 @@ def show(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             f"{'3 % more work' if line['planted'] else 'equal'}: {line['kernels']} kernels on "
             f"{'all' if line['joined'] else line['machines']} machines{' joined' * line['joined']}, {line['runs']} "
             f"runs of {line['rounds']} rounds: {counts}; not at their end: {line['unfinished']}; "
-            f"{line['gates']} gates of all kernels, {line['gates_with_alarm']} with an alarm"
-            + (f"; sd of a round {sd:.2%}" if sd else "")
+            f"sd of a round {sd or 0:.2%}"
         )
     return table
 
@@ -337,13 +384,13 @@ def main() -> None:
     about = {"device": args.device, "threshold": THRESHOLD, "machines": machines}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + args.seconds
-    first = 1 + max((r["round"] for r in rows), default=0)
-    for row in measured(args.device, (args.kernels, args.planted), tuple(args.python), first):
+    earlier = by_machine(rows).get(number, [])
+    for row in measured(args.device, (args.kernels, args.planted), tuple(args.python), earlier):
         rows.append(row | {"machine": number})
         args.out.write_text(json.dumps(about | {"rounds": rows}) + "\n")
         if time.monotonic() > until:
             break
-    write(args.out, about | {"summary": show(rows), "rounds": rows})
+    write(args.out, about | {"summary": show(rows), "checks": whole_checks(rows), "rounds": rows})
 
 
 def joined(files: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -354,7 +401,7 @@ def joined(files: Sequence[dict[str, Any]]) -> dict[str, Any]:
         rows += [row | {"machine": len(machines) + row.get("machine", 0)} for row in found["rounds"]]
         machines += found["machines"]
     about = {"device": files[0]["device"], "threshold": files[0]["threshold"], "machines": machines}
-    return about | {"summary": show(rows), "rounds": rows}
+    return about | {"summary": show(rows), "checks": whole_checks(rows), "rounds": rows}
 
 
 if __name__ == "__main__":
