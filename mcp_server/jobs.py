@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import forewarp
-from forewarp.core import processes
 from forewarp.core.budget import Budget
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.mcp_server.answers import measurements_of
@@ -154,7 +153,10 @@ class Jobs:
         self._children[job.id] = child
 
     def await_id(self, job: SpooledJob, wait_s: float) -> str | None:
-        """Return the run that a job became; None if it still starts. Raises the error of one that ended before."""
+        """Return the run that a job became; None if it still starts, or was cancelled before it began.
+
+        Raises the error of one that ended before.
+        """
         deadline = time.monotonic() + wait_s
         while True:
             if run_id := self.spool.run(job.id):
@@ -162,6 +164,8 @@ class Jobs:
             child = self._children.get(job.id)
             gone = child.poll() is not None if child else self.spool.worker(job.id) is None
             if gone and self.spool.run(job.id) is None:
+                if self.spool.state(job.id) == "cancelled":
+                    return None
                 raise self._ended(job)
             if time.monotonic() >= deadline:
                 return None
@@ -180,11 +184,6 @@ class Jobs:
             spent, most = seen.spent.measurements, seen.budget.measurements
             say(f"{best} after {measurements_of(spent, most)} measurements", spent, most)
             time.sleep(min(GLANCE_S, max(0.0, deadline - time.monotonic())))
-
-    def cancel_start(self, job: SpooledJob) -> None:
-        """End a run that has no id yet."""
-        if (pid := self.spool.worker(job.id)) is not None:
-            processes.kill_tree(pid)
 
     def searching(self) -> list[SpooledJob]:
         """Return the jobs of runs and verbs that are being worked on."""
@@ -207,7 +206,10 @@ class Jobs:
         if error := told.get("error"):
             return _error(error)
         log = (self.spool.read(job.id, "log.txt") or "").strip()
-        return ForewarpError(f"the run ended before it began: {log[-1000:]}", hint="`forewarp doctor` says more")
+        return ForewarpError(
+            f"the run ended before it began: {log[-1000:] or 'its process is gone'}",
+            hint=f"`forewarp doctor` says more; search_resume with run_id {job.id} starts it again",
+        )
 
 
 def _detached(command: Sequence[str], folder: Path, out: Any, log: Any) -> subprocess.Popen[bytes]:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from forewarp.core.budget import DEFAULT_MEASUREMENTS, OPEN, Budget
+from forewarp.core.budget import DEFAULT_MEASUREMENTS, OPEN, Budget, Spend
 from forewarp.core.errors import DeviceError, UsageError
 from forewarp.core.values import AskedGradients, Language
 from forewarp.mcp_server.answers import (
@@ -245,28 +245,56 @@ class Work:
 
     def search_resume(self, session: str, given: Mapping[str, Any], say: Say) -> SearchAnswer | VerbAnswer:
         """Take up a run, or a verb's job, and return its state."""
-        if given["run_id"].startswith("v-"):
-            return self._verb_again(session, self.jobs.spool.job(given["run_id"]), say)
-        seen = runs.glance(self.options.place, given["run_id"])
-        if seen.run_id != given["run_id"] or not seen.ended or seen.status == "finished":
+        run_id = given["run_id"]
+        if run_id.startswith("v-"):
+            return self._verb_again(session, self.jobs.spool.job(run_id), say)
+        if run_id.startswith("s-"):
+            job = self.jobs.spool.job(run_id)
+            became = self.jobs.spool.run(run_id) or job.request.get("run_id")
+            if became is None:
+                return self._search_again(session, job, given["model"], say)
+            run_id = became
+        seen = runs.glance(self.options.place, run_id)
+        if seen.run_id != run_id or not seen.ended or seen.status == "finished":
             why = {"finished": "is finished", "running": "goes on"}.get(seen.status, "is meant")
             raise UsageError(
                 f"run {seen.run_id} {why}",
                 hint="pass the whole run_id of one that was cancelled, interrupted or lost; search starts another",
             )
         model = self.requests.model(given["model"])
+        request = ResumeRequest(
+            run_id=seen.run_id,
+            place=self.options.place.model_copy(update={"archive": str(runs.archive_path(self.options.place))}),
+            model=model,
+            base_url=self.options.base_url if model else None,
+        )
+        return self._taken_up(session, seen.task, request, seen.budget, seen.spent, say)
+
+    def _search_again(self, session: str, job: SpooledJob, model: str | None, say: Say) -> SearchAnswer:
+        """Start a search anew that ended before it had a run."""
+        if self.jobs.spool.state(job.id) == "running":
+            raise UsageError(f"{job.id} still starts", hint=f"call search_status with run_id {job.id}")
+        request = SearchRequest.model_validate(job.request)
+        if (named := self.requests.model(model or request.model)) != request.model:
+            request = request.model_copy(update={"model": named, "base_url": self.options.base_url})
+        return self._taken_up(session, job.task, request, job.reserved, Spend(), say)
+
+    def _taken_up(
+        self,
+        session: str,
+        task: str,
+        request: SearchRequest | ResumeRequest,
+        budget: Budget,
+        spent: Spend,
+        say: Say,
+    ) -> SearchAnswer:
+        """Start a search, or go on with one, if what is left of its budget is left of the session's."""
         with self.budget.deciding():
             self._check_room()
-            for currency in seen.budget.caps:
+            for currency in budget.caps:
                 if currency in PUBLIC and self.budget.left(session, currency) is not None:
-                    self.budget.grant(session, currency, seen.budget.left(currency, seen.spent))
-            request = ResumeRequest(
-                run_id=seen.run_id,
-                place=self.options.place.model_copy(update={"archive": str(runs.archive_path(self.options.place))}),
-                model=model,
-                base_url=self.options.base_url if model else None,
-            )
-            job = self.jobs.start_search(session, seen.task, request, seen.budget)
+                    self.budget.grant(session, currency, budget.left(currency, spent))
+            job = self.jobs.start_search(session, task, request, budget)
         say("starting the run")
         return self.run_of(job, "concise", START_S, 0.0, say)
 
@@ -324,6 +352,9 @@ class Work:
         run_id = self.jobs.await_id(job, start_s)
         if run_id is not None:
             return self.run(run_id, detail, max(0.0, wait_s - (time.monotonic() - began)), say)
+        if self.jobs.spool.state(job.id) == "cancelled":
+            said = f"Cancelled before it began; search_resume with run_id {job.id} starts it."
+            return SearchAnswer(summary=said, run_id=job.id, status="cancelled", task=job.task)
         return SearchAnswer(
             summary=f"The run still starts; call search_status with run_id {job.id} again.",
             run_id=job.id,
@@ -388,9 +419,10 @@ class Work:
             self._check_owner(job, session, run_id, alone=alone)
             known = self.jobs.await_id(job, 0.0)
             if known is None:
-                self.jobs.cancel_start(job)
-                said = "Ended before it had begun."
-                return SearchAnswer(summary=said, run_id=run_id, status="cancelled", task=job.task)
+                ended = self.jobs.spool.cancel(run_id)
+                known = self.jobs.spool.run(run_id)  # it may have begun meanwhile
+            if known is None:
+                return _noted(self.run_of(job, "concise", 0.0, 0.0, _silent), over=not ended)
             run_id = known
         seen = runs.glance(self.options.place, run_id)
         if seen.run_id != run_id:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from mcp import Client
-from support.served_mcp import Served, begun, call, ended, refused
+from support.served_mcp import Served, begun, call, ended, happens, refused
 
 from forewarp.archive.store import default_path
 from forewarp.mcp_server.spool import Spool
@@ -65,3 +66,26 @@ async def test_a_run_that_no_client_started_is_not_cancelled_over_http(served: S
     with served.over_http() as url:
         async with Client(url, mode="auto") as client:
             assert "not started by this session" in await refused(client, "search_cancel", run_id=run["run_id"])
+
+
+async def test_a_search_that_is_cancelled_while_it_starts_says_so_and_can_be_taken_up(served: Served) -> None:
+    async with served.in_memory() as client:
+        before = {j.id for j in spool().jobs()}
+        search = asyncio.ensure_future(call(client, "search", task="toy.py", forecaster="none", budget=2))
+        started: list[str] = []
+
+        def starts() -> list[str]:
+            started[:] = [j.id for j in spool().jobs() if j.id not in before and spool().worker(j.id) is not None]
+            return started
+
+        await happens(starts)
+        handle = started[0]
+        assert "still starts" in await refused(client, "search_resume", run_id=handle)
+        answers = [await call(client, "search_cancel", run_id=handle), await search]
+        answers.append(await call(client, "search_status", run_id=handle))
+        for answer in answers:
+            assert (answer["status"], answer["run_id"]) == ("cancelled", handle)
+            assert answer["summary"].startswith("Cancelled before it began")
+        assert "It was over before" in (await call(client, "search_cancel", run_id=handle))["summary"]
+        run = await begun(client, await call(client, "search_resume", run_id=handle))
+        assert (await ended(client, run))["status"] == "finished"
