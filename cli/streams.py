@@ -1,12 +1,14 @@
-"""Output to terminals and files that cannot hold every character, as with LC_ALL=C."""
+"""Output to terminals and files that cannot hold every character, as with LC_ALL=C, and to logs that are obeyed."""
 
 from __future__ import annotations
 
 import codecs
 import locale
 import os
+import re
 import sys
 from collections.abc import Sequence
+from typing import Any, TextIO, cast
 
 from forewarp.cli import exits
 
@@ -18,6 +20,11 @@ _PLAIN = {
     **{"│": "|", "┃": "|", "─": "-", "━": "-", "═": "=", "●": "*", "○": "o", "▲": "^", "▼": "v"},
 }
 """ASCII replacements for characters that are often printed."""
+
+_OBEYED_LOGS = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
+"""Environment variables of continuous integration that takes lines of a job's output for commands."""
+_COMMAND = re.compile(r"^(\s*:):|(##\w*)\[", re.MULTILINE)
+"""Begin of `::error::…` (GitHub, Forgejo) or of `##[…]`, `##vso[…]` and `##teamcity[…]`."""
 
 
 def use_utf8(arguments: Sequence[str] | None) -> None:
@@ -48,6 +55,33 @@ def survive_any_text(arguments: Sequence[str]) -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(encoding=encoding or None, errors=errors)
+    if any(os.environ.get(name) for name in _OBEYED_LOGS):
+        sys.stdout = cast("TextIO", LogStream(sys.stdout, json=json))
+        sys.stderr = cast("TextIO", LogStream(sys.stderr, json=False))
+
+
+class LogStream:
+    """A stream whose lines are no commands to the continuous integration that reads them, whatever is written."""
+
+    def __init__(self, stream: TextIO, *, json: bool) -> None:
+        """In JSON, characters are escaped; elsewhere a blank is put between them."""
+        self._stream, self._json = stream, json
+        self._line = ""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text, which may be a part of a line."""
+        shown = _COMMAND.sub(self._broken, self._line + text)[len(self._line) :]
+        self._line = (self._line + shown).rpartition("\n")[2]
+        self._stream.write(shown)
+        return len(text)
+
+    def _broken(self, found: re.Match[str]) -> str:
+        if found[1]:
+            return f"{found[1]} :"
+        return f"{found[2]}\\u005b" if self._json else f"{found[2]} ["
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:

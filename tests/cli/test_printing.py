@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from rich.text import Text
 
 from forewarp.cli import printing
 from forewarp.cli.main import main
+from forewarp.cli.streams import LogStream
 from forewarp.core.errors import UsageError
 from forewarp.report import display
 
@@ -75,6 +79,54 @@ def test_hostile_text_does_nothing_to_a_terminal(code: str) -> None:
     assert not acts(shown), ascii(shown)
     assert "[red]x" in shown  # neither markup nor lost
     assert "evil" in shown
+
+
+COMMANDS = ("::error::x", "  ::set-output name=a::b", "a ##[error]x", "##vso[task.setvariable variable=a]b")
+
+
+def test_no_line_is_a_command_to_continuous_integration(tmp_path: Path) -> None:
+    plan = '/*forewarp\nfunction = "f"\ninputs = ["x"]\noutputs = ["y"]\nargs = ["x", "y"]\n*/\n'
+    (tmp_path / "bad.cpp").write_text(plan + "\n".join(f"#warning {text}\n{text}" for text in COMMANDS))
+    raised = f"    raise RuntimeError({os.linesep.join(('', *COMMANDS))!r})\n"
+    (tmp_path / "p.py").write_text(
+        f"import torch\nclass Model(torch.nn.Module):\n  def forward(self, x):\n{raised}"
+        "def get_inputs(): return [torch.randn(8)]\ndef get_init_inputs(): return []\n"
+    )
+    verbs = [
+        ["measure", "softmax", "bad.cpp", "--device", "cpu", "--json"],
+        ["validate", "p.py", "--device", "cpu"],
+        ["show", "\n::error::x\n##[error]y"],
+        ["-p", "/task \n::error::x"],
+    ]
+    program = "import json, sys\nfrom forewarp.cli.main import main\n"
+    program += "for sys.argv[1:] in json.loads(sys.argv[1]): main()"
+    done = subprocess.run(
+        [sys.executable, "-c", program, json.dumps(verbs)],
+        env=os.environ | {"GITHUB_ACTIONS": "true", "FOREWARP_ARCHIVE": str(tmp_path / "a.db")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    lines = (done.stdout + done.stderr).splitlines()
+    assert [line for line in lines if line.strip().startswith("::") or re.search(r"##\w*\[", line)] == []
+    assert any(": :error::x" in line for line in lines)
+    document = next(json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    assert "##[error]x" in json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    "parts", [("::error::x\n",), (":", ":error::x"), ("\n ", ":", ":x"), ("##", "[x]"), ("#", "#vso[")]
+)
+def test_commands_are_broken_however_a_line_is_written(parts: Sequence[str]) -> None:
+    plain = io.StringIO()
+    stream = LogStream(plain, json=False)
+    for part in parts:
+        stream.write(part)
+    written = plain.getvalue()
+    assert written.replace(" ", "") == "".join(parts).replace(" ", "")
+    assert not written.strip().startswith("::")
+    assert not re.search(r"##\w*\[", written)
 
 
 def test_a_table_is_as_wide_as_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
