@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from forewarp.core.untrusted_text import printable
 from forewarp.report.html.chart import ChartFigure
 from forewarp.tools.parts import Interval
 
@@ -140,8 +141,8 @@ class Page:
         return any(isinstance(b, Table) and b.sort for s in self.sections for b in s.blocks)
 
     def html(self) -> str:
-        """Return the page, which needs no network."""
-        return _environment().get_template("page.html").render(page=self)
+        """Return the page, which needs no network, without invisible characters and those that turn text around."""
+        return printable(_environment().get_template("page.html").render(page=self))
 
 
 def table(

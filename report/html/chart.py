@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 LEFT, RIGHT, BOTTOM = 62, 14, 44
-NARROW = 560
+NARROW = 440
 """Pixels below which a chart is scrolled, not shrunk further."""
 ChartPoint = tuple[float, float]
 

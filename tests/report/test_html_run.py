@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from pydantic import BaseModel
 from support.recorded_run import Writer
 from support.synthetic_executor import KnowingForecaster, SyntheticExecutor, task
 
@@ -18,7 +22,7 @@ from forewarp.core.budget import Budget
 from forewarp.report.html import changes, decisions
 from forewarp.report.html.blocks import Fold, PageBlock, SourceLines, Table
 from forewarp.report.html.roofline import Roofline
-from forewarp.report.html.run import SpendingStep, steps
+from forewarp.report.html.run import SpendingStep, page, steps
 from forewarp.search.events import Measured
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
@@ -205,3 +209,54 @@ def test_a_run_that_has_just_begun_shows_nothing(archive: Archive) -> None:
     _, made = of(archive, begun.run_id)
     assert (made.steps, list(made.failures)) == ([], [])
     assert not any(decisions.by_candidate(made.record))
+
+
+HOSTILE = (
+    "\x1b]0;owned\x07\x9b2J\u202e</script></style></title></text>]]><script>x()</script>"
+    '<img src=x onerror=x()>" onload="x()\' javascript:x()'
+)
+
+
+def hostile(value: Any) -> Any:
+    """Return a value of the page's with hostile text behind every text in it."""
+    match value:
+        case str():
+            return value + HOSTILE
+        case list() | tuple():
+            items = [hostile(v) for v in cast("Sequence[Any]", value)]
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        case dict():
+            return {k: hostile(v) for k, v in cast("dict[str, Any]", value).items()}
+        case BaseModel():
+            return value.model_copy(update={n: hostile(getattr(value, n)) for n in type(value).model_fields})
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            changed = copy.copy(value)
+            for field in fields(value):
+                object.__setattr__(changed, field.name, hostile(getattr(value, field.name)))
+            return changed
+        case _:
+            return value
+
+
+class Elements(HTMLParser):
+    """The elements of a page with their attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, list[tuple[str, str | None]]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, attrs))
+
+
+def test_hostile_text_in_every_place_stays_text(archive: Archive) -> None:
+    result, made = of(archive, Writer(archive, 96).write())
+    text = page(hostile(result), hostile(made.record))
+    assert text.count("onerror=x()") > 100
+    assert all(c.isprintable() or c == "\n" for c in text)
+    read = Elements()
+    read.feed(text)
+    assert "img" not in {tag for tag, _ in read.found}
+    assert sum(tag == "script" for tag, _ in read.found) == 1
+    assert not [name for _, attrs in read.found for name, _ in attrs if name.startswith("on")]
+    assert all(value and value.startswith("#") for _, attrs in read.found for name, value in attrs if name == "href")
