@@ -27,7 +27,7 @@ from forewarp.core.errors import ForewarpError, UsageError, did_you_mean
 from forewarp.prompts.render import fenced
 from forewarp.tools.parts import Amounts, Kernel, Place, shown, trim
 from forewarp.tools.requests import LOCK_NAME
-from forewarp.tools.wording import spread
+from forewarp.tools.wording import chance, spread
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -743,7 +743,7 @@ def _described_task(settings: Settings, name: str) -> str:
 
 def _cells(row: ListedCandidate) -> Sequence[object]:
     f, e, m = row.forecast, row.expected, row.measured
-    correct = "–" if e.p_valid is None else f"{e.p_valid:.0%}"
+    correct = "–" if e.p_valid is None else chance(e.p_valid)
     surprise = "–" if m is None or m.surprise is None else f"{m.surprise:+z.1f} σ"
     forecast = spread(e.median, e.low, e.high)
     return row.number, _named(row), f.task, forecast, correct, f.advice or "–", _measured(row), surprise

@@ -185,7 +185,7 @@ def _forecast(result: ForecastResult, console: Console) -> None:
         f"{wording.chance(f.p_faster)} · confidence {wording.chance(f.confidence)}"
     )
     if result.best_so_far:
-        better = f" · beaten with {result.p_better:.0%}" if result.p_better is not None else ""
+        better = f" · beaten with {wording.chance(result.p_better)}" if result.p_better is not None else ""
         against = "" if result.anchor == "reference" else " over the reference"
         console.print(f"best so far {wording.speedup(result.best_so_far)} (95 %){against}{'' if against else better}")
     console.print("\n".join((f"{f.forecaster}: {f.rationale}", *lines(result.evidence.facts))), style="dim")
@@ -209,7 +209,7 @@ def _ranking_table(result: ForecastResult) -> Table:
             Path(line.path).name or (line.kernel.short if line.kernel else ""),
             wording.speedup(f.median),
             *map(wording.chance, (f.p_valid, f.p_faster, line.p_best or 0.0)),
-            f"{after[0]:.0%}" if after else "–",
+            wording.chance(after[0]) if after else "–",
             line.recommendation or "",
         )
         for (line, f), after in zip(ranked, following, strict=True)

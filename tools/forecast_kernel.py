@@ -442,8 +442,8 @@ def _ranking_summary(known: _Known, lines: Sequence[RankedKernel]) -> str:
         )
     return (
         f"Most promising of {len(lines)}: {name(best)}, forecast {median} (80 % interval) over {known.anchor_name} if "
-        f"correct, the best of these with {best.p_best or 0:.0%}. {(best.recommendation or 'skip').capitalize()} it: "
-        f"{best.reason}. Order: {named}.{failed}"
+        f"correct, the best of these with {wording.chance(best.p_best or 0)}. "
+        f"{(best.recommendation or 'skip').capitalize()} it: {best.reason}. Order: {named}.{failed}"
     )
 
 
@@ -493,10 +493,10 @@ def judge(forecast: Forecast, rival: float, named: str, same: Trial | None) -> R
     if same is not None:
         return RivalForecast(*_measured_before(same.measurement), better)
     if forecast.p_valid >= SURE_VALID and clear >= SURE:
-        sure = f"it is correct and more than {CLEAR - 1:.0%} faster than {named} with {clear:.0%}"
+        sure = f"it is correct and more than {CLEAR - 1:.0%} faster than {named} with {wording.chance(clear)}"
         return RivalForecast("accept", f"{sure}; a measurement would hardly change that", better)
     if better >= WORTH:
-        return RivalForecast("measure", f"its chance of beating {named} is {better:.0%}", better)
+        return RivalForecast("measure", f"its chance of beating {named} is {wording.chance(better)}", better)
     return RivalForecast("skip", f"its chance of beating {named} is only {better:.1%}", better)
 
 

@@ -32,7 +32,7 @@ from forewarp.agent.events import (
 )
 from forewarp.agent.tui import wording
 from forewarp.agent.tui.printable import TextPart, assemble, styled
-from forewarp.tools.parts import shown
+from forewarp.tools.parts import shown, trim
 from forewarp.tools.steps import CandidateMeasured
 
 SHOWN_LINES = 8
@@ -40,6 +40,9 @@ SHOWN_LINES = 8
 
 LABEL = 20
 """Characters for what a measured candidate is; its intervals are left out rather than that."""
+
+LONGEST_TEXT = 8_000
+"""Characters of an error, a result or a progress message that are shown; of a longer one, its head and its tail are."""
 
 PART, LONGEST_PART = 4_000, 16_000
 """Characters of an answer after which its next paragraph becomes an item of its own, and its next line does: an item
@@ -175,14 +178,15 @@ class CallItem(Item):
             case "waiting":
                 lines.append(("waits for your approval", "$text-warning"))
             case "running":
-                lines.append((self.progress, "dim"))
+                lines.append((trim(self.progress, LONGEST_TEXT), "dim"))
             case "stopped":
                 lines.append(("stopped", "dim"))
             case "failed":
-                lines.append((self.summary or str(self.result.get("error", "")), "$text-error"))
-                lines.append((f"→ {self.result['hint']}" if self.result.get("hint") else "", "dim"))
+                lines.append((trim(self.summary or str(self.result.get("error", "")), LONGEST_TEXT), "$text-error"))
+                hint = trim(str(self.result.get("hint") or ""), LONGEST_TEXT)
+                lines.append((f"→ {hint}" if hint else "", "dim"))
             case "done":
-                lines.append(self.summary)
+                lines.append(trim(self.summary, LONGEST_TEXT))
         if self.expanded:
             lines.append((call_in_full(self.arguments, self.result), "dim"))
         for line in map(assemble, lines):
@@ -223,7 +227,8 @@ class FailedItem(Item):
 
     def draw(self, width: int, now: float) -> Content:
         """Return what happened and what to do."""
-        return assemble((self.message, "$text-error"), (f"\n→ {self.hint}" if self.hint else "", "dim"))
+        message, hint = trim(self.message, LONGEST_TEXT), trim(self.hint, LONGEST_TEXT)
+        return assemble((message, "$text-error"), (f"\n→ {hint}" if hint else "", "dim"))
 
 
 @dataclass(slots=True, eq=False)
@@ -428,6 +433,7 @@ def call_in_full(given: Mapping[str, Any], result: Mapping[str, Any]) -> str:
         lines = text.splitlines() or [""]
         if len(lines) > _BODY_LINES:
             lines = [*lines[:_BODY_LINES], f"… {len(lines) - _BODY_LINES} more lines"]
+        lines = [trim(line, LONGEST_TEXT) for line in lines]
         return f"{name} {lines[0]}" if len(lines) == 1 else "\n".join([name, *(f"  {line}" for line in lines)])
 
     parts = [block(f"{name}:", value) for name, value in given.items() if value is not None]

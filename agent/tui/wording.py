@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from forewarp.agent.candidates import ListedCandidate
+from forewarp.tools.wording import chance
 
 SURPRISING = 2.0
 """Standard deviations from which on a measurement counts as surprising."""
@@ -70,8 +71,8 @@ def within(ratio: float | None, low: float | None, high: float | None) -> str:
 
 
 def share(p: float | None) -> str:
-    """Return a probability in per cent."""
-    return NONE if p is None else f"{p:.0%}"
+    """Return a probability in per cent; none is a certainty."""
+    return NONE if p is None else chance(p)
 
 
 def sigmas(surprise: float | None) -> str:

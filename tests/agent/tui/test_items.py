@@ -27,8 +27,10 @@ from forewarp.agent.tui import wording
 from forewarp.agent.tui.chat import Block
 from forewarp.agent.tui.items import (
     LONGEST_PART,
+    LONGEST_TEXT,
     CallItem,
     CostItem,
+    FailedItem,
     Item,
     Items,
     MarkdownItem,
@@ -224,3 +226,14 @@ def test_an_answer_without_any_gap_is_parted_too() -> None:
     items.apply(Noted("own"), Candidates())
     items.apply(TextDelta("b"), Candidates())
     assert items.last_answer == "b"
+
+
+@pytest.mark.parametrize("state", ["running", "done", "failed"])
+def test_a_text_without_end_is_drawn_in_part(state: Any) -> None:
+    endless = "x" * 1_000_000
+    call = CallItem("t", {"path": endless}, 0.0, state=state, progress=endless, summary=endless, expanded=True)
+    call.result = {"hint": endless, "log": endless}
+    for item in (call, FailedItem(endless, endless)):
+        text = item.draw(100, 0.0).plain
+        assert "characters left out" in text
+        assert len(text) < 6 * LONGEST_TEXT
