@@ -275,8 +275,9 @@ class Work:
         if self.jobs.spool.state(job.id) == "running":
             raise UsageError(f"{job.id} still starts", hint=f"call search_status with run_id {job.id}")
         request = SearchRequest.model_validate(job.request)
-        if (named := self.requests.model(model or request.model)) != request.model:
-            request = request.model_copy(update={"model": named, "base_url": self.options.base_url})
+        if model is not None:
+            update = {"model": self.requests.model(model), "base_url": self.options.base_url}
+            request = request.model_copy(update=update)
         return self._taken_up(session, job.task, request, job.reserved, Spend(), say)
 
     def _taken_up(
@@ -418,9 +419,8 @@ class Work:
             job = self.jobs.spool.job(run_id)
             self._check_owner(job, session, run_id, alone=alone)
             known = self.jobs.await_id(job, 0.0)
-            if known is None:
-                ended = self.jobs.spool.cancel(run_id)
-                known = self.jobs.spool.run(run_id)  # it may have begun meanwhile
+            ended = known is None and self.jobs.spool.cancel(run_id)
+            known = self.jobs.spool.run(run_id)  # it may have begun meanwhile
             if known is None:
                 return _noted(self.run_of(job, "concise", 0.0, 0.0, _silent), over=not ended)
             run_id = known
