@@ -11,6 +11,7 @@ import json
 import math
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -628,6 +629,32 @@ def kills() -> Iterator[Row]:
     yield f"simulated device, {len(simulated['kills'])} kills: equal to the run left alone", ", ".join(same)
 
 
+def gate() -> Iterator[Row]:
+    """Return what repeated checks of equal kernels, and of kernels with 3 % more work, said on H100s."""
+    found = load("gate_h100.json")
+    for line in found["summary"]:
+        if not line["joined"]:
+            kind, said = ("3 % more work", "slower") if line["planted"] else ("equal", "same")
+            counts = "; ".join(str(line[verdict]["count"]) for verdict in ("same", "slower", "faster", "too noisy"))
+            yield f"{kind}: kernels; machines; rounds", f"{line['kernels']}; {line['machines']}; {line['rounds']}"
+            yield f"{kind}: runs that ended `same`; `slower`; `faster`; `too noisy`", counts
+            yield f"{kind}: share that is `{said}` (95 %)", _share(line[said], line["runs"])
+            yield f"{kind}: rounds of a run, mean", f"{line['rounds_of_a_run']:.1f}"
+            if not line["planted"]:
+                yield f"{kind}: share of false alarms (95 %)", _share(line["slower"], line["runs"])
+    checks = found["checks"]
+    total: Counter[str] = sum((Counter(c["equal"]) for c in checks), Counter())
+    slower: Counter[str] = sum((Counter(c["planted"]) for c in checks), Counter())
+    rounds, seconds = (", ".join(f"{c[key]:.0f}" for c in checks) for key in ("rounds", "seconds"))
+    yield "whole checks; their rounds; seconds", f"{len(checks)}; {rounds}; {seconds}"
+    yield "whole checks: equal kernels that are `same`", f"{total['same']} of {total.total()}"
+    yield "whole checks: kernels with 3 % more work that are `slower`", f"{slower['slower']} of {slower.total()}"
+
+
+def _share(figure: Mapping[str, float], runs: int) -> str:
+    return f"{figure['count'] / runs:.0%} ({figure['low']:.1%} to {figure['high']:.1%})"
+
+
 def readme() -> Iterator[Row]:
     """Return the few results that the README shows, misses included."""
     found = {job["job"]: job["best"]["ratio"] for job in load("h200/summary.json")["jobs"]}
@@ -1030,6 +1057,7 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "measuring": (MEASURED, (speed, spread, trust)),
     "itself": (MEASURED, (itself,)),
     "kills": (("figure", "found"), (kills,)),
+    "gate": (("figure", "found"), (gate,)),
     "modules": (("figure", "n", "found", "target"), (modules,)),
     "busy": (BUSY, (busy,)),
     "tune": (("order", "share of the best, nothing measured", "after 8 measured", "needed, median"), (tune,)),
@@ -1072,6 +1100,7 @@ def filled(text: str) -> str:
 
 DOCUMENTS = (
     ROOT / "README.md",
+    ROOT / "docs" / "commands.md",
     ROOT / "docs" / "results.md",
     ROOT / "docs" / "measuring.md",
     ROOT / "docs" / "tuning.md",
