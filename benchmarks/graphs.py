@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 
-def graphed(call: Callable[..., Any], given: list[Any]) -> torch.cuda.CUDAGraph:
-    """Return a graph of one call."""
+def graphed(call: Callable[..., Any], given: list[Any], pool: Any = None) -> torch.cuda.CUDAGraph:
+    """Return a graph of one call; graphs of a `pool` share memory, and are replayed one at a time."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -17,7 +17,7 @@ def graphed(call: Callable[..., Any], given: list[Any]) -> torch.cuda.CUDAGraph:
             call(*given)
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, pool=pool):
         call(*given)
     return graph
 

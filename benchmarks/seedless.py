@@ -7,16 +7,21 @@
 optimize` runs as a user runs it, with an archive of its own; then `seedless_plain.py` checks and times the exported
 module in a process without forewarp. Each problem's row is written as it comes, and a later call goes on with those
 that have none; `--for` begins none after so many seconds. With `--jobs` several problems run beside each other, and
-wait for each other where they measure. `--part 2/4` runs every fourth problem, from the second; `--merge` makes one
-file of those of several calls.
+wait for each other where they measure; of those listed as `large`, one at a time. `--part 2/4` runs every fourth
+problem, from the second; `--merge` makes one file of those of several calls.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
+import os
 import random
+import signal
+import socket
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -24,6 +29,7 @@ import tempfile
 import threading
 import time
 import tomllib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import datetime
 from pathlib import Path
@@ -42,6 +48,11 @@ def problems(device: str) -> dict[str, dict[str, Any]]:
     """Return the constants of each problem by name."""
     table = tomllib.loads((HERE / "seedless.toml").read_text())
     return table["cpu"] if device == "cpu" else {name: {} for name in table["cuda"]["problems"]}
+
+
+def listed_large() -> list[str]:
+    """Return the problems on a GPU of which one is searched at a time."""
+    return tomllib.loads((HERE / "seedless.toml").read_text())["cuda"]["large"]
 
 
 def task_folder(reference: Path, constants: dict[str, Any], folder: Path) -> Path:
@@ -68,27 +79,49 @@ def optimize(task: Path, folder: Path, args: argparse.Namespace) -> dict[str, An
     lines = [json.loads(line) for line in events.read_text().splitlines()] if events.exists() else []
     measured = [e for e in lines if e["type"] == "Measured"]
     document["looks"] = [{k: e[k] for k in ("purpose", "status", "speedup")} for e in measured]
-    for look, event in zip(document["looks"], measured, strict=True):
-        look["s"] = datetime.fromisoformat(event["time"]).timestamp() - clock
+    with contextlib.closing(sqlite3.connect(folder / "archive.db")) as archive:
+        query = "SELECT m.data, k.tunables FROM measurement m JOIN kernel k ON m.kernel = k.sha256 WHERE m.id = ?"
+        for look, event in zip(document["looks"], measured, strict=True):
+            look["s"] = datetime.fromisoformat(event["time"]).timestamp() - clock
+            data, tunables = archive.execute(query, (event["measurement"],)).fetchone()
+            look["tunables"], look["phases"] = json.loads(tunables), json.loads(data)["phases"]
     return document
 
 
-def plain(reference: Path, winner: Path, constants: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    """Check and time a winner in a process of its own, which has the device for itself once torch is there."""
-    command = [sys.executable, str(HERE / "seedless_plain.py"), args.device, str(reference), str(winner)]
-    command += [json.dumps(constants), str(args.seconds)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        with device_of(args).held():
+class Plain:
+    """The process that forks one for each winner, see `seedless_plain.py`."""
+
+    def __init__(self, args: argparse.Namespace, folder: Path) -> None:
+        self._device, self._seconds, self._socket = device_of(args), args.seconds, str(folder / "plain")
+        command = [sys.executable, str(HERE / "seedless_plain.py"), args.device, self._socket]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+        assert self._process.stdout is not None
+        self._process.stdout.readline()
+
+    def prepared(self, reference: Path, winner: Path, constants: dict[str, Any]) -> socket.socket:
+        """Return the line to a process that gets ready for a winner that is not there yet."""
+        line = socket.socket(socket.AF_UNIX)
+        line.settimeout(PLAIN_LIMIT_S)
+        line.connect(self._socket)
+        asked = {"reference": str(reference), "winner": str(winner), "constants": constants, "seconds": self._seconds}
+        line.sendall(json.dumps(asked).encode() + b"\n")
+        return line
+
+    def measured(self, line: socket.socket) -> dict[str, Any]:
+        """Check and time a winner in its process, which has the device for itself."""
+        with self._device.held(), line.makefile() as answer:
+            begun = time.perf_counter()
+            line.sendall(b"go\n")
             try:
-                printed, errors = process.communicate("go\n", timeout=PLAIN_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
+                found = answer.readline()
+            except TimeoutError:
                 return {"error": f"not done after {PLAIN_LIMIT_S:.0f} s"}
-    lines = printed.splitlines()
-    return json.loads(lines[-1]) if process.returncode == 0 and lines else {"error": errors[-600:]}
+            return {"held_s": time.perf_counter() - begun} | (json.loads(found) if found else {"error": "it ended"})
+
+    def close(self) -> None:
+        """End all processes."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
 
 def device_of(args: argparse.Namespace) -> LocalExecutor:
@@ -99,29 +132,34 @@ def device_of(args: argparse.Namespace) -> LocalExecutor:
     return LocalExecutor(target)
 
 
-def one(path: Path, constants: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
-    """Return a problem's row."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        task = task_folder(path, constants, folder / path.stem)
-        with args.searching:
-            found = optimize(task, folder, args)
-        looks = found["looks"]
-        row = {"constants": constants, "wall_s": found["wall_s"], "first_s": looks[0]["s"] if looks else None}
-        row |= {"counts": found.get("counts"), "looks": looks}
-        if error := found.get("error"):
-            return row | {"error": error}
-        if best := found.get("best"):
-            row["best"] = {
-                "tunables": best["kernel"]["tunables"],
-                "confirmed": best["confirmed"],
-                "over_eager": {k: best["speedup"][k] for k in ("ratio", "low", "high")},
-            }
-        winner = folder / "out" / "best_module.py"
-        if winner.exists():
-            row["made"] = next(s[2:] for s in winner.read_text().splitlines() if s.startswith("# The reference, "))
-            row["plain"] = plain(task / "reference.py", winner, constants, args)
-        return row
+def one(
+    path: Path, constants: dict[str, Any], folder: Path, args: argparse.Namespace, plain: Plain
+) -> Callable[[], dict[str, Any]]:
+    """Search, and return a function that times the winner afresh and returns the problem's row."""
+    folder.mkdir()
+    task, winner = task_folder(path, constants, folder / path.stem), folder / "out" / "best_module.py"
+    line = plain.prepared(task / "reference.py", winner, constants)
+    found = optimize(task, folder, args)
+    looks = found["looks"]
+    row = {"constants": constants, "wall_s": found["wall_s"], "first_s": looks[0]["s"] if looks else None}
+    row |= {"counts": found.get("counts"), "looks": looks}
+    if error := found.get("error"):
+        row["error"] = error
+    if best := found.get("best"):
+        row["best"] = {
+            "tunables": best["kernel"]["tunables"],
+            "confirmed": best["confirmed"],
+            "over_eager": {k: best["speedup"][k] for k in ("ratio", "low", "high")},
+        }
+
+    def timed() -> dict[str, Any]:
+        with line:
+            if "error" in row or not winner.exists():
+                return row
+            made = next(s[2:] for s in winner.read_text().splitlines() if s.startswith("# The reference, "))
+            return row | {"made": made, "plain": plain.measured(line)}
+
+    return timed
 
 
 def summary(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -186,17 +224,20 @@ def run(args: argparse.Namespace) -> None:
     begun = time.perf_counter()
     first, step = map(int, args.part.split("/"))
 
-    def row(name: str, constants: dict[str, Any]) -> dict[str, Any] | None:
-        if time.perf_counter() - begun > args.limit:
-            return None
-        return one(args.kernelbench / f"{name}.py", constants, args)
+    def row(name: str) -> dict[str, Any] | None:
+        folder = tmp / name.replace("/", "_")
+        with large if name in listed_large() else small:
+            if time.perf_counter() - begun > args.limit:
+                return None
+            found = one(args.kernelbench / f"{name}.py", constants[name], folder, args, plain)
+        return found()
 
-    # One more is timed afresh meanwhile.
-    args.searching = threading.Semaphore(args.jobs)
-    with ThreadPoolExecutor(args.jobs + 1) as pool:
-        constants = problems(args.device)
-        listed = (args.only or list(constants))[first - 1 :: step]
-        running = {pool.submit(row, name, constants[name]): name for name in listed if name not in rows}
+    constants, small, large = problems(args.device), threading.Semaphore(args.jobs), threading.Semaphore(1)
+    listed = (args.only or list(constants))[first - 1 :: step]
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(len(listed)) as pool:
+        tmp = Path(scratch)
+        plain = Plain(args, tmp)
+        running = {pool.submit(row, name): name for name in listed if name not in rows}
         for done in as_completed(running):
             if not (found := done.result()):
                 continue
@@ -205,6 +246,7 @@ def run(args: argparse.Namespace) -> None:
             write(args.out, {"settings": settings, "summary": summary(rows), "rows": rows})
             over = found.get("plain", {}).get("over", {})
             print(name, {a: round(o["ratio"], 3) for a, o in over.items()} or found, file=sys.stderr, flush=True)
+        plain.close()
 
 
 if __name__ == "__main__":

@@ -87,8 +87,9 @@ class Observers:
     """Spare observers for each arm; not safe to use from several threads at once."""
 
     def __init__(self, worker: WorkerClient, builds: Path) -> None:
-        """`builds` is the folder of compiled candidates."""
+        """`builds` is the folder of compiled candidates; with `inductor`, observers have torch's Inductor imported."""
         self._worker, self._builds = worker, builds
+        self.inductor = False
         self._spares: dict[str, list[ChildSession]] = {arm: [] for arm in ARMS}
 
     def prepare(self, arm: str) -> None:
@@ -97,7 +98,8 @@ class Observers:
             self._spares[arm].append(self._open(arm))
 
     def _open(self, arm: str) -> ChildSession:
-        return _open_on_builds(self._worker, ObserverJob(base=BASES[ARMS.index(arm)], builds=str(self._builds)))
+        base, builds = BASES[ARMS.index(arm)], str(self._builds)
+        return _open_on_builds(self._worker, ObserverJob(base=base, builds=builds, inductor=self.inductor))
 
     def observe(self, arm: str, request: ObserveRequest, limit_s: float) -> Observation:
         """Observe a module within `limit_s` seconds; the observer is killed with that."""
@@ -206,6 +208,7 @@ class LauncherClient:
         """
         start = time.perf_counter()
         job = replace(job, random_seed=_seed())
+        self._observers.inductor |= job.inductor
         reply = None
         for _ in range(2):
             launched = self._measure(job, task, on_look, limit_s)

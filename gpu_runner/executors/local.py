@@ -242,6 +242,7 @@ class LocalExecutor:
         self._refuse_large(task, self.describe(task), "cells")
         limit_s = self._limits.inductor_s + self._limits.measure_s
         job = SeedsJob(task=task.without_seeds(), target=self._target, inductor=True)
+        self._worker.run(ProbeJob(inductor=True), limit_s)  # imports hold up nobody who waits for the device
         with contextlib.ExitStack() as stack:
             if self._target.kind == "cuda":  # the code is run there, so that Inductor chooses blocks
                 stack.enter_context(self._device)

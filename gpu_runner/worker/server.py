@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
+from unittest import mock
 
 from forewarp.gpu_runner.worker import linux, protections, requests, toolchain, watch
 from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout
@@ -38,6 +39,9 @@ _IMPORTED: Mapping[str, Sequence[str]] = {
     ValidateJob.run: (f"{_HERE}.nulls",),
 }
 """Modules that children import, by the function that does a job."""
+
+_LEAVE_DEVICE = ("2.11.", "2.12.", "2.13.")
+"""Versions of torch whose Inductor, when imported, leaves a GPU alone but for one question; others are for children."""
 
 
 def preload() -> None:
@@ -57,10 +61,9 @@ def warm(job: WorkerJob) -> None:
             importlib.import_module(name)
     if not home.startswith(_HERE):
         _wake_meta()  # what is looked at before it runs has shapes first
-    if "--cpu" in sys.argv:
-        if job.inductor:
-            wake_inductor()
-    elif job.triton:
+    if job.inductor:
+        wake_inductor()
+    if "--cpu" not in sys.argv and job.triton:
         wake_triton()
         _wake_meta()
 
@@ -76,11 +79,18 @@ def _wake_meta() -> None:
 
 @cache
 def wake_inductor() -> None:
-    """Import torch's Inductor, and have it try which vector instructions compile: 14 s that children do not pay.
+    """Import torch's Inductor; for the CPU device, have it try which vector instructions compile, 14 s in all.
 
-    For CPU devices only: whether this leaves a GPU untouched is not known.
+    With a GPU, the import asks whether there is one, which would open it; that is answered here.
     """
+    import torch
+
     with contextlib.suppress(Exception):  # the child says what is missing
+        if "--cpu" not in sys.argv:
+            if torch.__version__.startswith(_LEAVE_DEVICE):
+                with mock.patch.object(torch.cuda, "is_available", return_value=True):
+                    importlib.import_module("torch._inductor.compile_fx")
+            return
         importlib.import_module("torch._inductor.compile_fx")
         importlib.import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()  # the controller names a folder for it
         config: Any = importlib.import_module("torch._inductor.config")

@@ -191,3 +191,12 @@ def test_launches_that_synchronise_their_grid_and_that_begin_early_are_right(
         "def get_inputs():\n    return [torch.randn(50_000)]\ndef get_init_inputs():\n    return []\n"
     )
     assert measure(executor, Candidate(DEPENDENT, "cuda"), tasks.load(str(reference))).status == "ok"
+
+
+def test_seeds_of_inductor_are_right_after_its_import_in_the_server(executor: LocalExecutor) -> None:
+    task = tasks.load("rmsnorm")
+    generated, *_ = executor.make_seeds(task)
+    assert "async_compile.triton" in generated.source
+    result = measure(executor, generated, task)
+    assert result.status == "ok", result.log
+    assert result.lifting.startswith("lifted to")
