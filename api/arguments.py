@@ -12,8 +12,8 @@ from typing import Any, TypeAlias, TypedDict, TypeVar
 from forewarp.core.errors import UsageError
 from forewarp.core.values import AskedGradients, Candidate, Constant, Language, Task, Tolerance
 from forewarp.gpu_runner.formats.task import from_source
-from forewarp.tools.parts import Kernel, Part, Place, trim
-from forewarp.tools.requests import Caps, SearchRequest, checked
+from forewarp.tools.parts import Kernel, Part, Place, TaskOptions, trim
+from forewarp.tools.requests import Caps, SearchRequest, TaskRequest, checked
 from forewarp.tools.session import Executors, choose_candidate, load_task
 
 AnyTask: TypeAlias = str | Path | Task
@@ -42,14 +42,21 @@ class Where(TypedDict, total=False):
     executors: Executors | None
 
 
-class Options(Where, total=False):
+class TaskWhere(Where, TaskOptions, total=False):
+    """Rarely needed arguments of verbs on one task: those of `Where`, and what changes the task.
+
+    `allow_tf32` accepts products in TF32 where the reference computes them in fp32; such results are kept apart.
+    `gradients` asks for them, given upstream ones: "only" in place of outputs, "too" behind them. `size` sets module
+    constants of the task, such as {"batch_size": 4}: a smaller shape to try.
+    """
+
+
+class Options(TaskWhere, total=False):
     """Rarely needed arguments of `optimize`; they mean what the flags of `forewarp optimize` mean.
 
     Caps besides the budget: `max_gpu_seconds`, `max_usd`, `max_tokens`, `deadline` in seconds. Models: `base_url` of an
-    OpenAI-compatible server, `forecast_model`, `language` to keep to. `allow_tf32` accepts products in TF32,
-    `gradients` asks for them ("only" or "too"), `size` sets module constants of the task ({"batch_size": 4}).
-    Policy: `confirm`, `holdout`, `audit`, `explore`, `proposals`, `measure_per_round`, `patience`, `plans`.
-    The rest is that of `Where`.
+    OpenAI-compatible server, `forecast_model`, `language` to keep to. Policy: `confirm`, `holdout`, `audit`, `explore`,
+    `proposals`, `measure_per_round`, `patience`, `plans`. The rest is that of `TaskWhere`.
     """
 
     max_gpu_seconds: float | None
@@ -59,9 +66,6 @@ class Options(Where, total=False):
     base_url: str | None
     forecast_model: str | None
     language: Language | None
-    allow_tf32: bool
-    gradients: AskedGradients | None
-    size: Mapping[str, int]
     confirm: bool
     holdout: bool
     audit: float | None
@@ -74,8 +78,9 @@ class Options(Where, total=False):
 
 def request_of(verb: Callable[..., object], kind: type[Request], device: str, where: Where, **fields: Any) -> Request:
     """Build the request of a verb that runs on a device; raises `TypeError` for unknown names, and `UsageError`."""
-    _check_names(where, Where, verb)
-    return checked(kind, place=place_of(device, where), **fields)
+    _check_names(where, TaskWhere if issubclass(kind, TaskRequest) else Where, verb)
+    options = {name: value for name, value in where.items() if name in kind.model_fields}
+    return checked(kind, place=place_of(device, where), **options, **fields)
 
 
 def search_request(

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Unpack
 
-from forewarp.api.arguments import AnyKernel, AnyTask, Where, kernel_of, request_of
+from forewarp.api.arguments import AnyKernel, AnyTask, TaskWhere, Where, kernel_of, request_of
 from forewarp.core.protocols import Forecaster
-from forewarp.core.values import AskedGradients
 from forewarp.tools.requests import (
     ForecastRequest,
     InspectRequest,
@@ -38,18 +37,14 @@ def forecast(
     forecaster: Literal["learned", "llm", "cascade"] | Forecaster | None = None,
     model: str | None = None,
     base_url: str | None = None,
-    allow_tf32: bool = False,
-    gradients: AskedGradients | None = None,
-    size: Mapping[str, int] | None = None,
     device: str = "auto",
-    **where: Unpack[Where],
+    **where: Unpack[TaskWhere],
 ) -> ForecastResult:
     """Forecast kernels' speed-ups and say what is worth a measurement; runs none of them.
 
     Of several kernels `ranking` holds all, the most promising first, and the other fields are about that one. `target`
     is a GPU that need not be here (a100, h100, h200, b200, l40s, rtx4090), instead of `device`. `tunables` are for
     every kernel. The forecaster is cascade where a model is given, else learned.
-    `allow_tf32`, `gradients` and `size` are as in `measure`.
     """
     from forewarp.tools.forecast_kernel import forecast_kernel
 
@@ -62,9 +57,6 @@ def forecast(
         task=task,
         kernel=chosen[0] if len(chosen) == 1 else None,
         kernels=chosen if len(chosen) > 1 else [],
-        allow_tf32=allow_tf32,
-        gradients=gradients,
-        size=size or {},
         against=against,
         target=target,
         forecaster=forecaster if isinstance(forecaster, str) else None,
@@ -81,30 +73,17 @@ def measure(
     *,
     against: AnyKernel | None = None,
     tunables: Mapping[str, int] | None = None,
-    allow_tf32: bool = False,
-    gradients: AskedGradients | None = None,
-    size: Mapping[str, int] | None = None,
     device: str = "auto",
-    **where: Unpack[Where],
+    **where: Unpack[TaskWhere],
 ) -> MeasureResult:
     """Check a kernel and time it against the task's reference, or against another kernel.
 
-    `allow_tf32` accepts products in TF32 where the reference computes them in fp32; such results are kept apart.
-    `gradients` asks for them, given upstream ones: "only" in place of outputs, "too" behind them. `size` sets module
-    constants of the task, such as {"batch_size": 4}: a smaller shape to try.
     A kernel that fails is a result with a status. It is recorded in the archive, where later forecasts learn from it.
     """
     from forewarp.tools.measure_kernel import measure_kernel
 
     one = kernel_of(kernel, tunables)
-    given = {
-        "task": task,
-        "against": against,
-        "allow_tf32": allow_tf32,
-        "gradients": gradients,
-        "size": size or {},
-    }
-    request = request_of(measure, MeasureRequest, device, where, kernel=one, **given)
+    request = request_of(measure, MeasureRequest, device, where, task=task, kernel=one, against=against)
     return measure_kernel(request, executors=where.get("executors"))
 
 
@@ -114,24 +93,14 @@ def measure_all(
     *,
     against: AnyKernel | None = None,
     tunables: Mapping[str, int] | None = None,
-    allow_tf32: bool = False,
-    gradients: AskedGradients | None = None,
-    size: Mapping[str, int] | None = None,
     device: str = "auto",
-    **where: Unpack[Where],
+    **where: Unpack[TaskWhere],
 ) -> MeasureManyResult:
     """Measure several kernels, compiling them ahead; `kernels` of the result are in the order given."""
     from forewarp.tools.measure_kernel import measure_kernels
 
     several = [kernel_of(k, tunables) for k in kernels]
-    given = {
-        "task": task,
-        "against": against,
-        "allow_tf32": allow_tf32,
-        "gradients": gradients,
-        "size": size or {},
-    }
-    request = request_of(measure_all, MeasureManyRequest, device, where, kernels=several, **given)
+    request = request_of(measure_all, MeasureManyRequest, device, where, task=task, kernels=several, against=against)
     return measure_kernels(request, executors=where.get("executors"))
 
 
@@ -211,15 +180,11 @@ def inspect(
 def validate(
     task: AnyTask,
     *,
-    allow_tf32: bool = False,
-    gradients: AskedGradients | None = None,
-    size: Mapping[str, int] | None = None,
     device: str = "auto",
-    **where: Unpack[Where],
+    **where: Unpack[TaskWhere],
 ) -> ValidateResult:
     """Try answers on a task that must be turned down, before anything is measured on it."""
     from forewarp.tools.validate_task import validate_task
 
-    given = {"task": task, "allow_tf32": allow_tf32, "gradients": gradients, "size": size or {}}
-    request = request_of(validate, ValidateRequest, device, where, **given)
+    request = request_of(validate, ValidateRequest, device, where, task=task)
     return validate_task(request, executors=where.get("executors"))
