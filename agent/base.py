@@ -7,8 +7,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from forewarp.agent.candidates import Candidates
 from forewarp.agent.events import (
@@ -30,6 +30,14 @@ from forewarp.core.errors import UsageError
 
 GATHER_S = 0.03
 """Seconds within which pieces of the model's text become one event: thousands come in a second, of a token each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls a tool, and the id of the call, to which its events belong. What the user typed is approved by that."""
+
+    id: str
+    by: Literal["agent", "user"]
 
 
 class BaseConversation:

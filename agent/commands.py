@@ -11,10 +11,12 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
+
+from pydantic import BaseModel
 
 from forewarp.agent import files, shell
-from forewarp.agent.base import BaseConversation
+from forewarp.agent.base import BaseConversation, Caller
 from forewarp.agent.candidates import ListedCandidate
 from forewarp.agent.edits import FileEdits
 from forewarp.agent.events import ToolCalled, ToolReturned
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model
 
     from forewarp.core.values import Language
+    from forewarp.tools.inspect_kernel import InspectResult
+    from forewarp.tools.tune import TuneResult
+
+Returned = TypeVar("Returned")
 
 SEARCH_BUDGET = 12
 DEMO = "gelu_bias"
@@ -48,8 +54,9 @@ _TUNABLE = re.compile(r"([A-Za-z_]\w*)=(.*)")
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Parsed arguments: words in order, `NAME=VALUE` pairs, and options with their values."""
+    """Parsed arguments: words in order, `NAME=VALUE` pairs, and options with their values; `usage` is the command's."""
 
+    usage: str
     words: list[str] = field(default_factory=list[str])
     tunables: dict[str, int] = field(default_factory=dict[str, int])
     options: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -63,6 +70,21 @@ class Arguments:
         """Return the last value of an option; "" without one."""
         return self.options.get(option, [""])[-1]
 
+    def second(self, what: str, default: int) -> int:
+        """Return the second word as an integer, which says `what`; `default` without one."""
+        return _integer(self.words[1], what) if len(self.words) > 1 else default
+
+    def name_and_count(self) -> tuple[str, int | None]:
+        """Return the word that is no number, and the one that is; raises `UsageError` for two of a kind."""
+        names, counts = [w for w in self.words if not w.isdigit()], [w for w in self.words if w.isdigit()]
+        for extra in (*names[1:], *counts[1:]):
+            raise self.too_many(extra)
+        return "".join(names), int(counts[0]) if counts else None
+
+    def too_many(self, word: str) -> UsageError:
+        """Return the error for a word that has no meaning."""
+        return UsageError(f"{word!r} is one word too many", hint=f"it is {self.usage}")
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -75,6 +97,7 @@ class Command:
         run: Carries it out and returns what to say, as Markdown; raises `ForewarpError`. None where only the terminal
             can.
         words: Most words that may follow; None for any number.
+        needs: Question to ask where no word follows; "" where none has to.
         option: Option that takes one word; it may be given several times.
         rest: Option that takes all words after it.
         tunables: Whether `NAME=VALUE` is a tunable.
@@ -85,6 +108,7 @@ class Command:
     help: str
     run: Method | None
     words: int | None = 0
+    needs: str = ""
     option: str = ""
     rest: str = ""
     tunables: bool = False
@@ -100,16 +124,15 @@ class Command:
             left = shlex.split(text)
         except ValueError:  # an apostrophe without its partner is one of the text
             left = text.split()
-        parsed = Arguments()
+        parsed = Arguments(self.usage)
         while left:
             word = left.pop(0)
             name, equals, value = word.partition("=")
             if word.startswith("--"):
                 if name not in (self.option, self.rest):
                     known = self.option or self.rest
-                    raise UsageError(
-                        f"there is no option {name}", hint=f"there is {known}" if known else "leave it out"
-                    )
+                    hint = f"there is {known}" if known else "leave it out"
+                    raise UsageError(f"there is no option {name}", hint=hint)
                 values = [value] if equals else []
                 while left and (name == self.rest or not values):
                     values.append(left.pop(0))
@@ -120,13 +143,11 @@ class Command:
                 parsed.tunables[pair[1]] = _integer(pair[2], f"the value of {pair[1]}")
             else:
                 parsed.words.append(word)
+        if self.needs and not parsed.words:
+            raise UsageError(self.needs, hint=f"it is {self.usage}")
         if self.words is not None and len(parsed.words) > self.words:
-            raise self.too_many(parsed.words[self.words])
+            raise parsed.too_many(parsed.words[self.words])
         return parsed
-
-    def too_many(self, word: str) -> UsageError:
-        """Return the error for a word that has no meaning."""
-        return UsageError(f"{word!r} is one word too many", hint=f"it is {self.usage}")
 
 
 COMMANDS: dict[str, Command] = {}
@@ -135,14 +156,12 @@ COMMANDS: dict[str, Command] = {}
 Method = Callable[["SlashCommands", Arguments], Awaitable[str]]
 
 
-def command(
-    arguments: str = "", *, words: int | None = 0, option: str = "", rest: str = "", tunables: bool = False
-) -> Callable[[Method], Method]:
-    """Make a slash command of a method: its name is the command's, its docstring the help."""
+def command(arguments: str = "", **takes: Any) -> Callable[[Method], Method]:
+    """Make a slash command of a method: its name is the command's, its docstring the help, `takes` fields of it."""
 
     def register(method: Method) -> Method:
         name, text = method.__name__, method.__doc__ or ""
-        COMMANDS[name] = Command(name, arguments, text, method, words, option, rest, tunables)
+        COMMANDS[name] = Command(name, arguments, text, method, **takes)
         return method
 
     return register
@@ -155,11 +174,6 @@ async def run_command(line: str, conversation: BaseConversation, tools: KernelTo
     if command.run is None:
         raise UsageError(f"/{name} is for the terminal", hint="open it with `forewarp`")
     return await command.run(SlashCommands(conversation, tools, edits), command.parse(rest))
-
-
-def _call_of_user() -> str:
-    """Return the id of a tool call that the user makes by a slash command."""
-    return f"user-{secrets.token_hex(4)}"
 
 
 def find_command(name: str) -> Command:
@@ -216,104 +230,80 @@ class SlashCommands:
     @command("[TASK] FILE… [NAME=VALUE…] [--target CARD]", words=None, option="--target", tunables=True)
     async def forecast(self, given: Arguments) -> str:
         """Forecast kernels without running them, and rank them, here or for a card that need not be here."""
-        task, kernels = await asyncio.to_thread(self._kernels, given, COMMANDS["forecast"].usage)
-        target = given.last("--target")
-        named = [" ".join(filter(None, (k.path or "text", shown(k.tunables)))) for k in kernels]
-        arguments = {"kernels": named, "target": target}
-        return await self._as_tool(
-            "forecast_kernel", self._tools.forecast, arguments, task=task, kernels=kernels, target=target
-        )
+        task, kernels = await asyncio.to_thread(self._kernels, given)
+        await self._call(self._tools.forecast_kernel, task=task, kernels=kernels, target=given.last("--target"))
+        return ""
 
     @command("[TASK] FILE [NAME=VALUE…] [--insist WHY]", words=None, rest="--insist", tunables=True)
     async def measure(self, given: Arguments) -> str:
         """Forecast a kernel, then measure it if that pays; --insist measures it anyway."""
-        task, kernels = await asyncio.to_thread(self._kernels, given, COMMANDS["measure"].usage)
-        if len(kernels) > 1:
-            raise UsageError(
-                "one kernel is measured at a time", hint="/forecast ranks several; measure the best of them"
-            )
-        [kernel], insist = kernels, given.last("--insist")
-        arguments = {"kernel": kernel.path or "text", "tunables": kernel.tunables, "insist": insist}
-        return await self._as_tool(
-            "measure_kernel", self._tools.measure, arguments, task=task, kernel=kernel, insist=insist
-        )
+        task, [kernel, *others] = await asyncio.to_thread(self._kernels, given)
+        if others:
+            hint = "/forecast ranks several; measure the best of them"
+            raise UsageError("one kernel is measured at a time", hint=hint)
+        await self._call(self._tools.measure_kernel, task=task, kernel=kernel, insist=given.last("--insist"))
+        return ""
 
     @command("[TASK] FILE [NAME=VALUE…] [--target CARD]", words=2, option="--target", tunables=True)
     async def inspect(self, given: Arguments) -> str:
         """Show registers, spills, occupancy and problems of a kernel, for a card that need not be here."""
-        return await self._inspected(given, COMMANDS["inspect"].usage, check=False)
+        return await self._inspected(given, check=False)
 
     @command("[TASK] FILE [NAME=VALUE…]", words=2, tunables=True)
     async def check(self, given: Arguments) -> str:
         """Run a kernel on the CPU at small shapes, to find wrong results, races and reads beside the inputs."""
-        return await self._inspected(given, COMMANDS["check"].usage, check=True)
+        return await self._inspected(given, check=True)
 
-    async def _inspected(self, given: Arguments, usage: str, *, check: bool) -> str:
-        task, [kernel, *_] = await asyncio.to_thread(self._kernels, given, usage, needs_task=check)
-        target = given.last("--target")
-        arguments = {"kernel": kernel.path or "text", "tunables": kernel.tunables, "target": target}
-        found = await self._result_of(
-            "inspect_kernel", self._tools.inspect, arguments, task=task, kernel=kernel, target=target, check=check
-        )
-        return _inspection(found)
+    async def _inspected(self, given: Arguments, *, check: bool) -> str:
+        task, [kernel, *_] = await asyncio.to_thread(self._kernels, given, needs_task=check)
+        about = {"task": task, "kernel": kernel, "target": given.last("--target"), "check": check}
+        return _inspection(await self._call(self._tools.inspect_kernel, **about))
 
-    @command("FILE [N] [--target CARD]", words=2, option="--target")
+    @command("FILE [N] [--target CARD]", words=2, needs="which file?", option="--target")
     async def tune(self, given: Arguments) -> str:
         """Choose the configurations of a file's @triton.autotune kernels, measured on at most N (12), else forecast."""
-        if not given.first:
-            raise UsageError("which file?", hint=f"it is {COMMANDS['tune'].usage}")
-        file = _existing(self._settings.folder, given.first)
-        budget = _integer(given.words[1], "how many to measure") if len(given.words) > 1 else SEARCH_BUDGET
-        arguments = {"file": file, "budget": budget, "target": given.last("--target")}
-        return _tuning(await self._result_of("tune", self._tools.tune, arguments, **arguments))
+        file, budget = self._file(given), given.second("how many to measure", SEARCH_BUDGET)
+        return _tuning(await self._call(self._tools.tune, path=file, budget=budget, target=given.last("--target")))
 
     @command("[TASK] [N] [--seed-kernel FILE]", words=2, option="--seed-kernel")
     async def search(self, given: Arguments) -> str:
         """Try variants of the seed kernels, or configurations of an autotuned FILE, on at most N measurements (12)."""
-        names, counts = [w for w in given.words if not w.isdigit()], [w for w in given.words if w.isdigit()]
-        for extra in (*names[1:], *counts[1:]):
-            raise COMMANDS["search"].too_many(extra)
-        budget = int(counts[0]) if counts else SEARCH_BUDGET
+        name, count = given.name_and_count()
+        budget = SEARCH_BUDGET if count is None else count
         if not 1 <= budget <= MAX_SEARCH:
-            raise UsageError(
-                f"a search takes 1 to {MAX_SEARCH} measurements, not {budget}", hint="such as /search softmax 12"
-            )
+            said = f"a search takes 1 to {MAX_SEARCH} measurements, not {budget}"
+            raise UsageError(said, hint="such as /search softmax 12")
         seeds = [_existing(self._settings.folder, seed) for seed in given.options.get("--seed-kernel", [])]
-        arguments = {"budget": budget, "seed_kernels": seeds}
-        task = self._task(names)
-        return await self._as_tool("search", self._tools.search, {"task": task, **arguments}, task=task, **arguments)
+        await self._call(self._tools.search, task=self._task(name), budget=budget, seed_kernels=seeds)
+        return ""
 
     @command()
     async def demo(self, given: Arguments) -> str:
         """Play a search on measurements recorded on an H200: no GPU, no key, some seconds."""
         here = self._settings.place
         place = Place(device="replay", archive=here.archive, python=here.python)
-        arguments = {"budget": SEARCH_BUDGET, "place": place}
-        told = {"task": DEMO, "device": "replay"}
-        await self._as_tool("search", self._tools.search, told, task=DEMO, **arguments)
+        await self._call(self._tools.search, task=DEMO, budget=SEARCH_BUDGET, place=place)
         return "These times were measured on an H200 and looked up. F3 shows all candidates, `/best` the fastest."
 
     # Whole models and locks
 
-    @command("MODEL.py [LINE] [--call FUNCTION]", words=2, option="--call")
+    @command("MODEL.py [LINE] [--call FUNCTION]", words=2, needs="which model?", option="--call")
     async def profile(self, given: Arguments) -> str:
         """Show where a model's time goes and what kernels for its lines could gain, or write a line as a task."""
-        line = _integer(given.words[1], "the line") if len(given.words) > 1 else 0
-        arguments = {"model": self._model(given, "profile"), "line": line, "function": given.last("--call")}
-        found = await self._result_of("profile_model", self._whole.profile, arguments, **arguments)
+        path, line = self._file(given), given.second("the line", 0)
+        found = await self._call(self._whole.profile_model, path=path, line=line, function=given.last("--call"))
         rows = [
             (one["number"], one["operations"], one["places"], one["share"], one.get("headroom", "–"), one["gain"])
             for one in found.get("lines", [])
         ]
         return _table("line | operations | places | share | headroom [80 %] | gain [80 %]", rows) if rows else ""
 
-    @command("MODEL.py [N] [--top LINES]", words=2, option="--top")
+    @command("MODEL.py [N] [--top LINES]", words=2, needs="which model?", option="--top")
     async def optimize(self, given: Arguments) -> str:
         """Search for kernels of a model's top lines (3) on N measurements (24) in all, and judge the whole."""
-        budget = _integer(given.words[1], "how many to measure") if len(given.words) > 1 else DEFAULT_MEASUREMENTS
+        budget = given.second("how many to measure", DEFAULT_MEASUREMENTS)
         top = _integer(given.last("--top") or str(TOP), "how many lines")
-        arguments = {"model": self._model(given, "optimize"), "budget": budget, "top": top}
-        found = await self._result_of("optimize_model", self._whole.optimize, arguments, **arguments)
+        found = await self._call(self._whole.optimize_model, path=self._file(given), budget=budget, top=top)
         judged = {k["line"]: k.get("why", "kept") for k in found.get("applied", {}).get("kernels", [])}
         rows = [
             (n := one["number"], one["operations"], one.get("best", "–"), one.get("why_none") or judged.get(n, "–"))
@@ -321,72 +311,61 @@ class SlashCommands:
         ]
         return f"{_table('line | operations | best kernel [95 %] | in the model', rows)}\n\nFiles: `{found['folder']}`"
 
-    @command("MODEL.py FILE… [--call FUNCTION]", words=None, option="--call")
+    @command("MODEL.py FILE… [--call FUNCTION]", words=None, needs="which model?", option="--call")
     async def apply(self, given: Arguments) -> str:
         """Judge a model with exported modules, and write it with those that make the whole faster."""
-        model, kernels = self._model(given, "apply"), given.words[1:]
+        path, kernels = self._file(given), given.words[1:]
         if not kernels:
-            raise UsageError("which modules?", hint=f"it is {COMMANDS['apply'].usage}")
-        arguments = {"model": model, "kernels": kernels, "function": given.last("--call")}
-        found = await self._result_of("apply_kernels", self._whole.apply, arguments, **arguments)
+            raise UsageError("which modules?", hint=f"it is {given.usage}")
+        found = await self._call(self._whole.apply_kernels, path=path, kernels=kernels, function=given.last("--call"))
         rows = [(k["line"], k["path"], k["verdict"], k.get("why", "kept")) for k in found["kernels"]]
         return _table("line | module | whole model | why not", rows)
 
-    @command("FILE… [--task TASK]", words=None, option="--task")
+    @command("FILE… [--task TASK]", words=None, needs="which kernels?", option="--task")
     async def lock(self, given: Arguments) -> str:
         """Lock kernels for /gate: what they compile to, forecasts and times."""
-        if not given.words:
-            raise UsageError("which kernels?", hint=f"it is {COMMANDS['lock'].usage}")
-        arguments = {"kernels": given.words, "task": given.last("--task")}
-        found = await self._result_of("gate_lock", self._whole.gate_lock, arguments, **arguments)
+        found = await self._call(self._whole.gate_lock, kernels=given.words, task=given.last("--task"))
         return "\n".join(f"- {text}" for text in (*found.get("problems", []), *found.get("notes", [])))
 
     @command("[LOCK] [N] [--python OLD --python NEW]", words=2, option="--python")
     async def gate(self, given: Arguments) -> str:
         """Check the kernels of a lock against it, or in NEW against OLD, on at most N measurements (24)."""
-        names, counts = [w for w in given.words if not w.isdigit()], [w for w in given.words if w.isdigit()]
-        budget = int(counts[0]) if counts else DEFAULT_MEASUREMENTS
-        pythons, lock = given.options.get("--python", []), names[0] if names else LOCK_NAME
-        arguments: dict[str, Any] = {"lock": lock, "budget": budget, "python": pythons}
-        found = await self._result_of("gate_check", self._whole.gate_check, arguments, **arguments)
+        lock, count = given.name_and_count()
+        budget, pythons = DEFAULT_MEASUREMENTS if count is None else count, given.options.get("--python", [])
+        found = await self._call(self._whole.gate_check, lock=lock or LOCK_NAME, budget=budget, python=pythons)
         rows = [(r["path"], r["verdict"], "; ".join(r.get("reasons", []))) for r in found.get("rows", [])]
         return _table("kernel | verdict | why", rows)
 
-    def _model(self, given: Arguments, name: str) -> str:
-        if not given.first:
-            raise UsageError("which model?", hint=f"it is {COMMANDS[name].usage}")
+    def _file(self, given: Arguments) -> str:
         return _existing(self._settings.folder, given.first)
 
-    async def _as_tool(self, name: str, tool: Callable[..., Any], arguments: Mapping[str, Any], **values: Any) -> str:
-        """Call a tool for the user, with the events of a tool call; its result is told by these."""
-        await self._result_of(name, tool, arguments, **values)
-        return ""
-
-    async def _result_of(
-        self, name: str, tool: Callable[..., Any], arguments: Mapping[str, Any], **values: Any
-    ) -> Mapping[str, Any]:
+    async def _call(self, tool: Callable[..., Awaitable[Returned]], **values: Any) -> Returned:
         """Call a tool for the user, with the events of a tool call, and return its result."""
-        call = _call_of_user()
-        told = {"task": values["task"]} if values.get("task") else {}
-        self._conversation.emit(ToolCalled(call, name, told | {k: v for k, v in arguments.items() if v}))
-        start, result = time.perf_counter(), {"error": "interrupted"}
+        caller, name = Caller(f"user-{secrets.token_hex(4)}", "user"), tool.__name__
+        told = {argument: _in_words(value) for argument, value in values.items() if value}
+        self._conversation.emit(ToolCalled(caller.id, name, told))
+        start = time.perf_counter()
+        data: Any = {"error": "interrupted"}
         try:
-            result = await tool(call, **values)
+            result = await tool(caller, **values)
+            data = cast(
+                "Mapping[str, Any]", result.model_dump(mode="json") if isinstance(result, BaseModel) else result
+            )
         except ForewarpError as e:
-            result = {"error": e.message}  # the turn ends with the hint
+            data = {"error": e.message}  # the turn ends with the hint
             raise
         finally:
-            self._conversation.emit(ToolReturned.of(call, name, result, time.perf_counter() - start))
+            self._conversation.emit(ToolReturned.of(caller.id, name, data, time.perf_counter() - start))
         return result
 
-    def _kernels(self, given: Arguments, usage: str, *, needs_task: bool = True) -> tuple[str, list[Kernel]]:
+    def _kernels(self, given: Arguments, *, needs_task: bool = True) -> tuple[str, list[Kernel]]:
         """Return the task and the kernels that are named, by files or by numbers of candidates."""
         names = list(given.words)
         if not names:
-            raise UsageError("which kernel?", hint=f"it is {usage}; FILE may also be a candidate's number")
-        first = [names.pop(0)] if _names_task(self._settings, names[0], alone=len(names) == 1) else []
+            raise UsageError("which kernel?", hint=f"it is {given.usage}; FILE may also be a candidate's number")
+        first = names.pop(0) if _names_task(self._settings, names[0], alone=len(names) == 1) else ""
         if first and not names:
-            raise UsageError(f"which kernel for {first[0]}?", hint=f"it is {usage}")
+            raise UsageError(f"which kernel for {first}?", hint=f"it is {given.usage}")
         rows = {name: self._row(name) for name in names if name.isdigit()}
         kernels = [
             _same_kernel(rows[name], given.tunables)
@@ -399,12 +378,11 @@ class SlashCommands:
             return tasks.pop(), kernels
         return self._task(first) if needs_task or first else self._settings.task, kernels
 
-    def _task(self, named: Sequence[str]) -> str:
+    def _task(self, named: str) -> str:
         if not named and not self._settings.task:
-            raise UsageError(
-                "which task?", hint="name it first, or set it with /task NAME; /task lists those that have names"
-            )
-        return named[0] if named else self._settings.task
+            hint = "name it first, or set it with /task NAME; /task lists those that have names"
+            raise UsageError("which task?", hint=hint)
+        return named or self._settings.task
 
     def _row(self, number: str) -> ListedCandidate:
         candidates = self._conversation.candidates
@@ -436,11 +414,9 @@ class SlashCommands:
         numbers = f"{_measured(row)}; forecast {spread(e.median, e.low, e.high)}"
         return f"**{row.number}** {_named(row)}, {f.task} on {f.device}: {numbers}.\n\n{fenced(text, language)}"
 
-    @command("N [M]", words=2)
+    @command("N [M]", words=2, needs="which candidate?")
     async def diff(self, given: Arguments) -> str:
         """Show what candidate N changes against its parent, or against M."""
-        if not given.words:
-            raise UsageError("which candidate?", hint="it is /diff N [M]; /candidates lists them")
         row, *others = [self._row(number) for number in given.words]
         other = others[0] if others else self._conversation.candidates.parent(row)
         if other is None:
@@ -459,15 +435,13 @@ class SlashCommands:
         if left:
             raise UsageError(f"{path!r} is no candidate and no run", hint="/candidates and /runs list them")
         if _RUN.fullmatch(which) and path in ("package", "vllm-op"):
-            arguments = {"run": which, "form": path}
-            found = await self._result_of("export_winner", self._whole.export, arguments, **arguments)
+            found = await self._call(self._whole.export_winner, run=which, form=path)
             return f"{found['summary']} Files: `{found['folder']}`"
         if _RUN.fullmatch(which):
             path, text, told = await asyncio.to_thread(_winner, self._settings, which, path)
         else:
             path, text, told = await asyncio.to_thread(_row_text, self._row(which) if which else self._best(""), path)
-        call = _call_of_user()
-        edit = await self._edits.write(call, "export", path, lambda _: text)
+        edit = await self._edits.write(f"user-{secrets.token_hex(4)}", "export", path, lambda _: text)
         return told.format(written=files.shown(self._settings.folder, edit.path))
 
     @command()
@@ -711,6 +685,19 @@ def _existing(folder: Path, name: str) -> str:
 # What is said
 
 
+def _in_words(value: Any) -> Any:
+    """Return an argument as the event of a call has it: kernels and places in a word or two."""
+    match value:
+        case Kernel(path=path, tunables=tunables):
+            return " ".join(filter(None, (path or "text", shown(tunables))))
+        case Place(device=device):
+            return device
+        case list():
+            return [_in_words(one) for one in cast("list[Any]", value)]
+        case _:
+            return value
+
+
 def _listed_tasks(settings: Settings) -> str:
     from forewarp.tools.describe import tasks_at
 
@@ -762,12 +749,11 @@ def _measured(row: ListedCandidate) -> str:
     return f"{text} (replay)" if m.provenance == "replay" else text
 
 
-def _inspection(found: Mapping[str, Any]) -> str:
+def _inspection(found: InspectResult) -> str:
     """Return one kernel's launches, problems and check as Markdown; its summary is told by the call."""
     from forewarp.report.inspect_tables import HEADS, check_lines, launch_rows
-    from forewarp.tools.inspect_kernel import InspectResult
 
-    [kernel] = InspectResult.model_validate(found).kernels
+    [kernel] = found.kernels
     rows = [row[1:] for row in launch_rows(kernel.workloads)]
     parts = [_table(" | ".join(HEADS[1:]), list(dict.fromkeys(rows)))] if rows else []
     lines = [f"problem: {problem}" for problem in kernel.problems]
@@ -777,12 +763,10 @@ def _inspection(found: Mapping[str, Any]) -> str:
     return "\n\n".join([*parts, *(["\n".join(f"- {line}" for line in lines)] if lines else [])])
 
 
-def _tuning(found: Mapping[str, Any]) -> str:
+def _tuning(result: TuneResult) -> str:
     """Return the configurations of each kernel and the change of the file as Markdown."""
     from forewarp.report.tune_tables import HEADS, MOST, figures
-    from forewarp.tools.tune import TuneResult
 
-    result = TuneResult.model_validate({name: value for name, value in found.items() if name != "tuned"})
     parts = [
         _table(" | ".join(HEADS), [(c.configuration, *figures(c)) for c in kernel.configurations[:MOST]])
         for kernel in result.kernels

@@ -8,9 +8,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from pydantic_ai import RunContext
-
-from forewarp.agent.base import BaseConversation
+from forewarp.agent.base import BaseConversation, Caller
 from forewarp.agent.edits import FileEdits, difference
 from forewarp.agent.files import lines_with, list_files, read_lines, readable_file, shown
 from forewarp.agent.history import refuse_left_out
@@ -26,7 +24,6 @@ MAX_READ = 32_000
 """Characters of a file that are read at once, and at most as many as the model's room has tokens."""
 
 ToolOutput = dict[str, Any]
-Context = RunContext[None]
 ToolFunction = Callable[..., Coroutine[Any, Any, ToolOutput]]
 
 
@@ -84,13 +81,12 @@ class FileTools:
         span = f"lines {part.first} to {last} of {path}" if part.count else f"no line of {path} from {part.first} on"
         return {"summary": f"{span}{f'; go on with line={last + 1}' if part.more else ''}", "text": part.text}
 
-    async def edit_file(self, context: Context, path: str, old: str, new: str) -> ToolOutput:
+    async def edit_file(self, caller: Caller, path: str, old: str, new: str) -> ToolOutput:
         """Replace a piece of a text file: better than write_file wherever the file is there already.
 
         The user sees the difference and may say no.
 
         Args:
-            context: This call.
             path: The file, seen from the working folder.
             old: The text to replace, as it stands there once, with its blanks; a few lines around the change.
             new: The text in its place.
@@ -102,38 +98,36 @@ class FileTools:
                 raise UsageError(f"there is no file {path}", hint="list_files lists them; write_file writes a new one")
             return replaced(text, old, new, path)
 
-        edit = await self._edits.write(context.tool_call_id or "", "edit_file", path, change)
+        edit = await self._edits.write(caller.id, "edit_file", path, change)
         name = shown(self._folder, edit.path)
         changes = difference(edit.before or "", edit.after, name).split("\n")[2:]  # without the names
         plus, minus = (sum(c.startswith(sign) for c in changes) for sign in "+-")
         return {"summary": f"edited {name}: {counted(plus, 'line')} in place of {minus}"}
 
-    async def write_file(self, context: Context, path: str, text: str) -> ToolOutput:
+    async def write_file(self, caller: Caller, path: str, text: str) -> ToolOutput:
         """Write a whole text file of the working folder.
 
         Files that are not your own, hidden ones and programs need the user's word.
 
         Args:
-            context: This call.
             path: The file, seen from the working folder.
             text: Its whole new text.
         """
         whole = refuse_left_out(text)
-        edit = await self._edits.write(context.tool_call_id or "", "write_file", path, lambda _: whole)
+        edit = await self._edits.write(caller.id, "write_file", path, lambda _: whole)
         written = counted(len(whole), "character")
         return {"summary": f"wrote {written} to {shown(self._folder, edit.path)}"}
 
-    async def run_command(self, context: Context, command: str, seconds: float = 60.0) -> ToolOutput:
+    async def run_command(self, caller: Caller, command: str, seconds: float = 60.0) -> ToolOutput:
         """Run a shell command in the working folder, confined and without network; the user is asked each time.
 
         For tests, builds and git; kernels are measured by measure_kernel only.
 
         Args:
-            context: This call.
             command: A line for sh.
             seconds: When to end it, at most 600.
         """
-        done = await self._shell.run(context.tool_call_id or "", command, max(1.0, seconds))
+        done = await self._shell.run(caller.id, command, max(1.0, seconds))
         ended = f", ended: {done.ended}" if done.ended else ""
         return {"summary": f"exit status {done.status}{ended}", "output": trim(done.output, MAX_OUTPUT)}
 

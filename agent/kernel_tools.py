@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from forewarp.agent.base import BaseConversation
+from forewarp.agent.base import BaseConversation, Caller
 from forewarp.agent.events import ApprovalAsked, Progressed
 from forewarp.agent.files import readable_file, refuse_task_secrets, shown
 from forewarp.agent.settings import over_budget
@@ -19,8 +19,11 @@ from forewarp.tools.parts import Amounts, Kernel, Place
 from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
+    from forewarp.tools.considered import Considered
     from forewarp.tools.forecast_kernel import ForecastResult
+    from forewarp.tools.inspect_kernel import InspectResult
     from forewarp.tools.long_verbs import LongRequest
+    from forewarp.tools.run_report import SearchResult
     from forewarp.tools.search import SearchRequest
     from forewarp.tools.session import Executors
     from forewarp.tools.signals import Stoppable
@@ -32,10 +35,7 @@ MAX_SEARCH = 200
 
 
 class KernelTools:
-    """Forecast, measure and search on one device, for model and user.
-
-    `call` is the id of the tool call that events belong to, `origin` who asks for the candidates: agent or user.
-    """
+    """Forecast, measure and search on one device, for model and user."""
 
     def __init__(self, conversation: BaseConversation) -> None:
         self._conversation = conversation
@@ -61,13 +61,10 @@ class KernelTools:
         if executors is not None:
             executors.close()
 
-    async def forecast(
-        self, call: str, *, task: str, kernels: Sequence[Kernel], target: str = "", origin: str = "user"
-    ) -> dict[str, Any]:
-        """Forecast one kernel, or rank several; returns the `ForecastResult` as data.
-
-        `target` names a card that need not be here.
-        """
+    async def forecast_kernel(
+        self, caller: Caller, *, task: str, kernels: Sequence[Kernel], target: str = ""
+    ) -> ForecastResult:
+        """Forecast one kernel, or rank several; `target` names a card that need not be here."""
         from forewarp.tools.forecast_kernel import ForecastRequest, forecast_kernel
         from forewarp.tools.steps import forecast_steps
 
@@ -80,17 +77,15 @@ class KernelTools:
             kernel=kernels[0] if len(kernels) == 1 else None,
             kernels=kernels if len(kernels) > 1 else [],
         )
-        self._conversation.emit(Progressed(call, "forecasting"))
+        self._conversation.emit(Progressed(caller.id, "forecasting"))
         result = await self._in_thread(lambda executors: forecast_kernel(request, executors=executors))
         parent = self._parent(result) if len(kernels) == 1 else ""
-        for step in forecast_steps(result, [(_text(k), _title(k)) for k in kernels], origin, parent=parent):
+        for step in forecast_steps(result, [(_text(k), _title(k)) for k in kernels], caller.by, parent=parent):
             self._conversation.emit(step)
-        return result.model_dump(mode="json")
+        return result
 
-    async def measure(
-        self, call: str, *, task: str, kernel: Kernel, insist: str = "", origin: str = "user"
-    ) -> dict[str, Any]:
-        """Forecast a kernel and, unless that speaks against it, measure it; returns a `Considered` as data.
+    async def measure_kernel(self, caller: Caller, *, task: str, kernel: Kernel, insist: str = "") -> Considered:
+        """Forecast a kernel and, unless that speaks against it, measure it.
 
         `insist` says why to measure what the forecast advises to skip.
         """
@@ -107,7 +102,7 @@ class KernelTools:
 
         def forecast(result: ForecastResult) -> None:
             texts = [(_text(kernel), _title(kernel))]
-            steps.extend(forecast_steps(result, texts, origin, parent=self._parent(result)))
+            steps.extend(forecast_steps(result, texts, caller.by, parent=self._parent(result)))
             host.emit(steps[0])
 
         def allow(result: ForecastResult) -> str:
@@ -118,12 +113,12 @@ class KernelTools:
             # The thread may outlive the wait for it; a question that it asks then would never be answered.
             if left.is_set():
                 return "it was interrupted"
-            return await self._refusal(call, "measure_kernel", command, reason, 1, asked_by=origin)
+            return await self._refusal(caller, "measure_kernel", command, reason, 1)
 
         def stage(name: str) -> None:
             if name == "measuring" and request.place.device != "replay":
                 began.append(time.monotonic())
-            host.emit(Progressed(call, name))
+            host.emit(Progressed(caller.id, name))
 
         if self._device.locked():
             stage("waiting for the device")
@@ -142,12 +137,12 @@ class KernelTools:
         if done.measured is not None and done.measured.measurement_id is not None:
             host.spend(measurements=1, device_s=done.measured.cost.device_s)
             host.emit(measure_step(done.measured, steps[0] if steps else None))
-        return done.model_dump(mode="json")
+        return done
 
-    async def inspect(
-        self, call: str, *, task: str, kernel: Kernel, target: str = "", check: bool = False
-    ) -> dict[str, Any]:
-        """Compile a kernel for a card that need not be here, and return its facts, an `InspectResult`, as data.
+    async def inspect_kernel(
+        self, caller: Caller, *, task: str, kernel: Kernel, target: str = "", check: bool = False
+    ) -> InspectResult:
+        """Compile a kernel for a card that need not be here, and return its facts.
 
         With `check` it also runs on the CPU at small shapes, and is compared with the reference. Without a task, the
         kernel is a Python file with Triton kernels.
@@ -163,30 +158,28 @@ class KernelTools:
             check=check,
             python=host.settings.place.python,
         )
-        found = await asyncio.to_thread(inspect_kernels, request, stage=lambda text: host.emit(Progressed(call, text)))
-        return found.model_dump(mode="json")
+        return await asyncio.to_thread(inspect_kernels, request, stage=self._stage(caller))
 
     async def search(
         self,
-        call: str,
+        caller: Caller,
         *,
         task: str,
         budget: int,
         seed_kernels: Sequence[str] = (),
         write: bool = False,
-        origin: str = "user",
         place: Place | None = None,
-    ) -> dict[str, Any]:
-        """Search under a budget of measurements; with `write`, the conversation's model writes kernels in it, too.
+    ) -> SearchResult | TuneResult:
+        """Search under a budget of measurements, or tune a file with autotuned kernels.
 
-        `place` is another one than the conversation's; what is measured there does not count in its budget. Returns the
-        `SearchResult` as data, or the `TuneResult` of a file with autotuned kernels.
+        With `write`, the conversation's model writes kernels in it, too. `place` is another one than the
+        conversation's; what is measured there does not count in its budget.
         """
         from forewarp.tools.search import SearchRequest
         from forewarp.tools.tune import is_autotuned
 
         if await asyncio.to_thread(is_autotuned, Path(self._task(task))):
-            return await self.tune(call, file=task, budget=budget, origin=origin)
+            return await self.tune(caller, path=task, budget=budget)
         settings, spent = self._conversation.settings, self._conversation.spent
         budget = min(max(1, budget), MAX_SEARCH)
         device_s = settings.budget.device_s
@@ -200,16 +193,14 @@ class KernelTools:
             base_url=settings.base_url if write else None,
         )
         command = f"search {task} with up to {counted(budget, 'measurement')}"
-        if place is None and (refusal := await self._refusal(call, "search", command, "", budget, asked_by=origin)):
+        if place is None and (refusal := await self._refusal(caller, "search", command, "", budget)):
             raise UsageError(f"the search was not started: {refusal}")
         async with self._device:
             return await self._in_thread(
-                lambda executors: self._search(call, request, budget, executors, counts=place is None)
+                lambda executors: self._search(caller, request, budget, executors, counts=place is None)
             )
 
-    async def tune(
-        self, call: str, *, file: str, budget: int, target: str = "", origin: str = "agent"
-    ) -> dict[str, Any]:
+    async def tune(self, caller: Caller, *, path: str, budget: int, target: str = "") -> TuneResult:
         """Choose configurations of a file's autotuned kernels: measured where the card is here, else forecast."""
         from forewarp.tools.requests import TuneRequest
         from forewarp.tools.tune import TuneJob, can_measure
@@ -217,18 +208,18 @@ class KernelTools:
         host = self._conversation
         here = not target and host.settings.place.device in ("auto", "cuda") and await asyncio.to_thread(can_measure)
         request = TuneRequest(
-            file=str(self.inside(file)),
+            file=str(self.inside(path)),
             target=target or "auto",
             budget=budget if here else 0,
             python=host.settings.place.python,
         )
         if here:
-            command = f"tune {file} with up to {counted(budget, 'configuration')} measured"
-            if refusal := await self._refusal(call, "tune", command, "", budget, asked_by=origin):
+            command = f"tune {path} with up to {counted(budget, 'configuration')} measured"
+            if refusal := await self._refusal(caller, "tune", command, "", budget):
                 raise UsageError(f"nothing was measured: {refusal}")
         else:
             request = request.model_copy(update={"measure": 0})
-        job = await asyncio.to_thread(TuneJob, request, stage=lambda text: host.emit(Progressed(call, text)))
+        job = await asyncio.to_thread(TuneJob, request, stage=self._stage(caller))
 
         def tune() -> TuneResult:
             try:
@@ -239,11 +230,10 @@ class KernelTools:
 
         async with self._device:
             self._stop = job.stop
-            found = await asyncio.to_thread(tune)
-        return found.model_dump(mode="json") | {"tuned": [c.model_dump(mode="json") for c in found.chosen()]}
+            return await asyncio.to_thread(tune)
 
     async def run_verb(
-        self, call: str, verb: LongRequest, *, spends: int = 0, origin: str = "user", folder: Path | None = None
+        self, caller: Caller, verb: LongRequest, *, spends: int = 0, folder: Path | None = None
     ) -> dict[str, Any]:
         """Do a verb on a whole model or a lock, which may take `spends` measurements; returns its result in short.
 
@@ -253,15 +243,13 @@ class KernelTools:
 
         host, name = self._conversation, type(verb).__name__.removesuffix("Request")
         command = f"{name} with up to {counted(spends, 'measurement')}"
-        if spends and (refusal := await self._refusal(call, "run_verb", command, "", spends, asked_by=origin)):
+        if spends and (refusal := await self._refusal(caller, "run_verb", command, "", spends)):
             raise UsageError(f"nothing was begun: {refusal}")
 
         def began(work: Stoppable) -> None:
             self._stop = work.stop
 
-        def stage(said: str) -> None:
-            host.emit(Progressed(call, said))
-
+        stage = self._stage(caller)
         async with self._device:
             try:
                 found = await self._in_thread(
@@ -271,11 +259,17 @@ class KernelTools:
                 self._stop = None
         spent = spent_by(found)
         host.spend(measurements=spent.measurements or 0, device_s=spent.device_s or 0.0)
-        return digest(found)
+        return digest(found) | ({"budget": self.budget()} if spends else {})
+
+    def budget(self) -> str:
+        """Say how much of the user's budget is spent."""
+        cap, spent = self._conversation.settings.budget.measurements, self._conversation.spent.measurements
+        said = counted(spent, "measurement") if cap is None else f"{spent} of {counted(cap, 'measurement')}"
+        return f"{said} spent"
 
     def _search(
-        self, call: str, request: SearchRequest, budget: int, executors: Executors, *, counts: bool
-    ) -> dict[str, Any]:
+        self, caller: Caller, request: SearchRequest, budget: int, executors: Executors, *, counts: bool
+    ) -> SearchResult:
         """Run a search in this thread; each measurement is counted as it comes, so that an interrupt loses none."""
         from forewarp.tools.search import Own, open_search
         from forewarp.tools.steps import CandidateMeasured, RunSteps
@@ -303,11 +297,11 @@ class KernelTools:
                         self._conversation.emit(step)
                     if isinstance(step, CandidateMeasured):
                         progress = f"run {job.run_id}: {book()} of {budget} measured"
-                        self._conversation.emit(Progressed(call, progress))
+                        self._conversation.emit(Progressed(caller.id, progress))
             finally:
                 self._stop = None
                 book()
-            return job.result().model_dump(mode="json")
+            return job.result()
 
     async def describe(self, task: str) -> dict[str, Any]:
         """Return a task's `TaskFacts` as data, with what it passes to a kernel, and a kernel to begin with.
@@ -342,21 +336,19 @@ class KernelTools:
 
         return await asyncio.to_thread(run)
 
-    async def _refusal(
-        self, call: str, tool: str, command: str, reason: str, measurements: int, *, asked_by: str
-    ) -> str:
-        """Return why something may not be measured, "" if it may; asks the user where the settings say so.
+    def _stage(self, caller: Caller) -> Callable[[str], None]:
+        return lambda said: self._conversation.emit(Progressed(caller.id, said))
 
-        What the user typed is approved by that, as long as the budget lasts.
-        """
+    async def _refusal(self, caller: Caller, tool: str, command: str, reason: str, measurements: int) -> str:
+        """Return why something may not be measured, "" if it may; asks the user where the settings say so."""
         settings = self._conversation.settings
         over = over_budget(settings.budget, self._conversation.spent, measurements)
         if settings.approval == "never":
             return f"{over}; `/budget` raises it" if over else ""
-        if not over and (settings.approval == "budget" or asked_by == "user"):
+        if not over and (settings.approval == "budget" or caller.by == "user"):
             return ""
         reasons = " ".join(part for part in (reason, f"({over})" if over else "") if part)
-        given = await self._conversation.ask(ApprovalAsked(call, tool, command, reasons))
+        given = await self._conversation.ask(ApprovalAsked(caller.id, tool, command, reasons))
         return "" if given.reply != "no" else f"the user said no{f': {given.why}' if given.why else ''}"
 
     def _parent(self, result: ForecastResult) -> str:

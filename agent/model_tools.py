@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
+import inspect
+from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import RunContext
 
-from forewarp.agent.base import BaseConversation
+from forewarp.agent.base import BaseConversation, Caller
 from forewarp.agent.candidates import ListedCandidate
 from forewarp.agent.edits import FileEdits
-from forewarp.agent.file_tools import FileTools
+from forewarp.agent.file_tools import FileTools, ToolFunction, ToolOutput
 from forewarp.agent.history import refuse_left_out
 from forewarp.agent.kernel_tools import KernelTools
-from forewarp.agent.whole_tools import TOP, WholeTools
+from forewarp.agent.whole_tools import WholeTools
 from forewarp.core.errors import UsageError
 from forewarp.tools.measured import Micros
 from forewarp.tools.parts import Kernel, trim
-from forewarp.tools.requests import LOCK_NAME, ExportFormat
+from forewarp.tools.run_report import SearchResult
 from forewarp.tools.steps import CandidateMeasured
 from forewarp.tools.wording import counted, microseconds, spread
+
+if TYPE_CHECKING:
+    from forewarp.tools.considered import Considered
+    from forewarp.tools.forecast_kernel import ForecastResult
+    from forewarp.tools.inspect_kernel import InspectResult
+    from forewarp.tools.tune import TuneResult
 
 MAX_CANDIDATES = 40
 MAX_LOG = 1200
 MAX_SHAPES = 8
 _LONG_FACTS = ("instructions", "loop_instructions", "widths", "code_bytes")
-
-ToolOutput = dict[str, Any]
-Context = RunContext[None]
 
 
 class ModelTools:
@@ -39,29 +42,31 @@ class ModelTools:
         self._files = FileTools(conversation, edits)
         self._whole = WholeTools(conversation, tools, edits)
 
-    def all(self) -> list[Callable[..., Coroutine[Any, Any, ToolOutput]]]:
+    def all(self) -> list[ToolFunction]:
         """Return the functions."""
-        return [
+        whole = self._whole
+        methods: list[ToolFunction] = [
             self.forecast_kernel,
             self.measure_kernel,
             self.inspect_kernel,
             self.search,
             self.tune,
-            self.profile_model,
-            self.optimize_model,
-            self.apply_kernels,
-            self.gate_lock,
-            self.gate_check,
-            self.export_winner,
+            whole.profile_model,
+            whole.optimize_model,
+            whole.apply_kernels,
+            whole.gate_lock,
+            whole.gate_check,
+            whole.export_winner,
             self.describe_task,
             self.list_candidates,
             self.read_candidate,
             *self._files.all(),
         ]
+        return [_tool(method) for method in methods]
 
     async def forecast_kernel(
         self,
-        context: Context,
+        caller: Caller,
         task: str,
         source: str | None = None,
         path: str | None = None,
@@ -73,7 +78,6 @@ class ModelTools:
         A module that builds a C++ or CUDA extension takes as long as that.
 
         Args:
-            context: This call.
             task: Bundled task, or the path of a KernelBench file.
             source: The kernel's text; or pass path.
             path: The kernel's file; or pass source.
@@ -81,12 +85,12 @@ class ModelTools:
             target: Card that need not be here: a100, h100, h200, b200, l40s or rtx4090; else the user's device.
         """
         kernel = _kernel(source, path, tunables)
-        found = await self._tools.forecast(_call(context), task=task, kernels=[kernel], target=target, origin="agent")
+        found = await self._tools.forecast_kernel(caller, task=task, kernels=[kernel], target=target)
         return _short_forecast(found)
 
     async def measure_kernel(
         self,
-        context: Context,
+        caller: Caller,
         task: str,
         source: str | None = None,
         path: str | None = None,
@@ -98,7 +102,6 @@ class ModelTools:
         It is forecast first. One that will hardly pay is held back, unless you say in `insist` why it is needed.
 
         Args:
-            context: This call.
             task: Bundled task, or the path of a KernelBench file.
             source: The kernel's text; or pass path.
             path: The kernel's file; or pass source.
@@ -106,12 +109,12 @@ class ModelTools:
             insist: Why to measure it although the forecast speaks against it.
         """
         kernel = _kernel(source, path, tunables)
-        found = await self._tools.measure(_call(context), task=task, kernel=kernel, insist=insist, origin="agent")
-        return _short_measurement(found) | {"budget": self._budget()}
+        found = await self._tools.measure_kernel(caller, task=task, kernel=kernel, insist=insist)
+        return _short_measurement(found) | {"budget": self._tools.budget()}
 
     async def inspect_kernel(
         self,
-        context: Context,
+        caller: Caller,
         task: str = "",
         source: str | None = None,
         path: str | None = None,
@@ -122,7 +125,6 @@ class ModelTools:
         """Read what a kernel tells before it runs: registers, spills, shared memory, occupancy, floor, problems. Free.
 
         Args:
-            context: This call.
             task: Bundled task, or the path of a KernelBench file; may be left out for a file of Triton kernels.
             source: The kernel's text; or pass path.
             path: The kernel's file; or pass source.
@@ -131,13 +133,12 @@ class ModelTools:
             check: Also run it on the CPU at small shapes, to find wrong results, races and reads beside the inputs.
         """
         kernel = _kernel(source, path, tunables)
-        return _short_inspection(
-            await self._tools.inspect(_call(context), task=task, kernel=kernel, target=target, check=check)
-        )
+        found = await self._tools.inspect_kernel(caller, task=task, kernel=kernel, target=target, check=check)
+        return _short_inspection(found)
 
     async def search(
         self,
-        context: Context,
+        caller: Caller,
         task: str,
         budget: int = 12,
         seed_kernels: list[str] | None = None,
@@ -146,114 +147,25 @@ class ModelTools:
         """Try many variants of the seed kernels' tunables; each measurement counts in the user's budget.
 
         Args:
-            context: This call.
             task: Bundled task, or the path of a KernelBench file.
             budget: Most measurements; the last one confirms the winner.
             seed_kernels: Files to start from, instead of the task's own.
             write_kernels: Have a language model write new kernels in it, which costs tokens.
         """
-        found = await self._tools.search(
-            _call(context),
-            task=task,
-            budget=budget,
-            seed_kernels=seed_kernels or (),
-            write=write_kernels,
-            origin="agent",
-        )
-        return _short_search(found) | {"budget": self._budget()}
+        kernels = seed_kernels or ()
+        found = await self._tools.search(caller, task=task, budget=budget, seed_kernels=kernels, write=write_kernels)
+        return _short_search(found) | {"budget": self._tools.budget()}
 
-    async def tune(self, context: Context, path: str, budget: int = 12, target: str = "") -> ToolOutput:
+    async def tune(self, caller: Caller, path: str, budget: int = 12, target: str = "") -> ToolOutput:
         """Choose the configurations of a file's @triton.autotune kernels: measured on the GPU here, else forecast.
 
         Args:
-            context: This call.
             path: Python file, seen from the working folder.
             budget: Most configurations to measure.
             target: Card that need not be here, to choose by forecasts alone.
         """
-        found = await self._tools.tune(_call(context), file=path, budget=budget, target=target, origin="agent")
-        return _short_search(found) | {"budget": self._budget()}
-
-    async def profile_model(self, context: Context, path: str, function: str = "", line: int = 0) -> ToolOutput:
-        """Say where a model's device time goes and what kernels for its parts could gain; with `line`, make it a task.
-
-        Args:
-            context: This call.
-            path: Python file with Model, get_inputs and get_init_inputs.
-            function: Function of the file that returns a module and its inputs, where it has no Model.
-            line: Line of the profile to write as a task beside the file.
-        """
-        return await self._whole.profile(_call(context), model=path, function=function, line=line, origin="agent")
-
-    async def optimize_model(
-        self, context: Context, path: str, budget: int = 24, top: int = TOP, function: str = ""
-    ) -> ToolOutput:
-        """Search for kernels of a model's most promising lines within one budget, and judge the whole model with them.
-
-        Args:
-            context: This call.
-            path: Python file, as for profile_model.
-            budget: Most measurements, those that judge the whole among them.
-            top: Lines to search for.
-            function: As for profile_model.
-        """
-        found = await self._whole.optimize(
-            _call(context), model=path, budget=budget, top=top, function=function, origin="agent"
-        )
-        return found | {"budget": self._budget()}
-
-    async def apply_kernels(self, context: Context, path: str, kernels: list[str], function: str = "") -> ToolOutput:
-        """Put exported modules into a model, judge the whole, and write it with those that make it faster.
-
-        Args:
-            context: This call.
-            path: Python file, as for profile_model.
-            kernels: Files of modules with ModelNew for lines of the profile, FILE or FILE:LINE.
-            function: As for profile_model.
-        """
-        found = await self._whole.apply(_call(context), model=path, kernels=kernels, function=function, origin="agent")
-        return found | {"budget": self._budget()}
-
-    async def gate_lock(
-        self, context: Context, kernels: list[str], task: str = "", call: str = "", lock: str = LOCK_NAME
-    ) -> ToolOutput:
-        """Write what kernels compile to, forecasts and times into a lock, from which `gate_check` tells what got worse.
-
-        Args:
-            context: This call.
-            kernels: Their files; each that the device runs is measured once.
-            task: Bundled task, or the path of a KernelBench file.
-            call: Without a task, the call of a Triton kernel, such as scaled(float32[4096, 4096], n=4096).
-            lock: The lock's file; what it holds of other kernels stays.
-        """
-        return await self._whole.gate_lock(
-            _call(context), kernels=kernels, task=task, function_call=call, lock=lock, origin="agent"
-        )
-
-    async def gate_check(
-        self, context: Context, lock: str = LOCK_NAME, budget: int = 24, python: list[str] | None = None
-    ) -> ToolOutput:
-        """Say which kernels of a lock are wrong, do not compile or got slower.
-
-        Args:
-            context: This call.
-            lock: The lock's file.
-            budget: Most measurements.
-            python: Python to check in instead of forewarp's own; or two, the second against the first.
-        """
-        return await self._whole.gate_check(
-            _call(context), lock=lock, budget=budget, python=python or (), origin="agent"
-        )
-
-    async def export_winner(self, context: Context, run: str, form: ExportFormat = "package") -> ToolOutput:
-        """Write the winner of a search in a form that others can use: files in the run's folder.
-
-        Args:
-            context: This call.
-            run: The run_id of a search.
-            form: package is an installable op of torch with its tests; file a module; vllm-op a file for vLLM.
-        """
-        return await self._whole.export(_call(context), run=run, form=form, origin="agent")
+        found = await self._tools.tune(caller, path=path, budget=budget, target=target)
+        return _short_search(found) | {"budget": self._tools.budget()}
 
     async def describe_task(self, task: str) -> ToolOutput:
         """Read a task: reference program, what it passes to a kernel, tolerance, and a kernel to start from.
@@ -276,7 +188,7 @@ class ModelTools:
         rows = [r for r in self._conversation.candidates if not task or r.forecast.task == task]
         rows.sort(key=standing, reverse=True)
         listed = [_listed(r) for r in rows[:MAX_CANDIDATES]]
-        return {"summary": f"{counted(len(rows), 'candidate')}; {self._budget()}", "candidates": listed}
+        return {"summary": f"{counted(len(rows), 'candidate')}; {self._tools.budget()}", "candidates": listed}
 
     async def read_candidate(self, number: int) -> ToolOutput:
         """Read the text of a candidate of this conversation.
@@ -289,18 +201,22 @@ class ModelTools:
             raise UsageError(f"there is no candidate {number}", hint="list_candidates has the numbers")
         return _listed(row) | {"summary": f"candidate {number}", "source": row.forecast.source}
 
-    def _budget(self) -> str:
-        """Say how much of the user's budget is spent."""
-        cap, spent = self._conversation.settings.budget.measurements, self._conversation.spent.measurements
-        return (
-            f"{spent} of {counted(cap, 'measurement')} spent"
-            if cap is not None
-            else f"{counted(spent, 'measurement')} spent"
-        )
 
+def _tool(method: ToolFunction) -> ToolFunction:
+    """Return a method as the library calls it: with its own context in place of the caller, if that is taken."""
+    signature = inspect.signature(method, eval_str=True)
+    if "caller" not in signature.parameters:
+        return method
 
-def _call(context: Context) -> str:
-    return context.tool_call_id or ""
+    async def tool(context: RunContext[None], **given: Any) -> ToolOutput:
+        return await method(Caller(context.tool_call_id or "", "agent"), **given)
+
+    _, *taken = signature.parameters.values()
+    first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=RunContext[None])
+    tool.__name__, tool.__doc__ = method.__name__, method.__doc__
+    tool.__annotations__ = {p.name: p.annotation for p in (first, *taken)}
+    tool.__dict__["__signature__"] = signature.replace(parameters=[first, *taken])
+    return tool
 
 
 def _kernel(source: str | None, path: str | None, tunables: dict[str, int] | None) -> Kernel:
@@ -310,8 +226,9 @@ def _kernel(source: str | None, path: str | None, tunables: dict[str, int] | Non
 # What the model reads of a result: rounded numbers, and nothing that another tool call can return.
 
 
-def _short_forecast(found: ToolOutput) -> ToolOutput:
-    """Return the part of a `ForecastResult` that the model reads: no distribution; the log only without a forecast."""
+def _short_forecast(result: ForecastResult) -> ToolOutput:
+    """Return a forecast without its distribution; with the log only where there is none."""
+    found = result.model_dump(mode="json")
     f = found["forecast"]
     short = _picked(found, "summary", "recommendation", "reason", "p_better", "best_so_far", "trials")
     if f is not None:
@@ -320,10 +237,10 @@ def _short_forecast(found: ToolOutput) -> ToolOutput:
     return _brief(short | {"problems": found["evidence"]["problems"], "log": "" if f else trim(found["log"], MAX_LOG)})
 
 
-def _short_measurement(found: ToolOutput) -> ToolOutput:
-    """Return the part of a `Considered` that the model reads: the decision, the forecast, the measurement if any."""
-    m = found["measured"]
-    short = _picked(found, "summary", "decision") | {"forecast": _short_forecast(found["forecast"])}
+def _short_measurement(done: Considered) -> ToolOutput:
+    """Return the decision, the forecast, and the measurement if there is one."""
+    m = done.measured and done.measured.model_dump(mode="json")
+    short: ToolOutput = {"summary": done.summary, "decision": done.decision, "forecast": _short_forecast(done.forecast)}
     if m is not None:
         short |= _picked(m, "status", "verdict", "speedup", "flags", "source", "measurement_id")
         short |= {"shapes": _shapes(m), "log": "" if m["status"] == "ok" else trim(m["log"], MAX_LOG)}
@@ -331,10 +248,12 @@ def _short_measurement(found: ToolOutput) -> ToolOutput:
     return _brief(short)
 
 
-def _short_search(found: ToolOutput) -> ToolOutput:
-    """Return the part of a `SearchResult` that the model reads; `read_candidate` has the winner's text."""
-    if "tuned" in found:
-        return _brief(_picked(found, "summary", "tuned", "problems") | {"patch": trim(found["patch"], MAX_LOG)})
+def _short_search(result: SearchResult | TuneResult) -> ToolOutput:
+    """Return what a search came to, without the winner's text, which `read_candidate` has; or what was tuned."""
+    found = result.model_dump(mode="json")
+    if not isinstance(result, SearchResult):
+        tuned = [c.model_dump(mode="json") for c in result.chosen()]
+        return _brief(_picked(found, "summary", "problems") | {"tuned": tuned, "patch": trim(result.patch, MAX_LOG)})
     short, best = _picked(found, "summary", "status", "run_id", "counts"), found["best"]
     if best is not None:
         kernel = {"kernel": best["kernel"]["short"], "tunables": best["kernel"]["tunables"]}
@@ -343,8 +262,9 @@ def _short_search(found: ToolOutput) -> ToolOutput:
     return short
 
 
-def _short_inspection(found: ToolOutput) -> ToolOutput:
-    """Return the part of an `InspectResult` that the model reads: one kernel's launches, problems and check."""
+def _short_inspection(result: InspectResult) -> ToolOutput:
+    """Return one kernel's launches, problems and check."""
+    found = result.model_dump(mode="json")
     [kernel] = found["kernels"]
     short = _picked(found, "summary") | _picked(kernel, "status", "problems")
     launches = [launch for shape in kernel["workloads"][:MAX_SHAPES] for launch in shape["launches"][:MAX_SHAPES]]
