@@ -52,9 +52,13 @@ def _own_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _session_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    patch = pytest.MonkeyPatch()
-    patch.setenv("FOREWARP_CACHE", str(tmp_path_factory.mktemp("cache")))
+def _session_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    patch, cache = pytest.MonkeyPatch(), tmp_path_factory.mktemp("cache")
+    patch.setenv("FOREWARP_CACHE", str(cache))
+    if request.config.getoption("markexpr") == "gpu":  # its workers take turns on the GPU
+        locks = tmp_path_factory.getbasetemp().parent / "locks"
+        locks.mkdir(exist_ok=True)
+        (cache / "locks").symlink_to(locks)
     for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS", "LINES"):
         patch.delenv(name, raising=False)  # how wide and colourful output is that nobody looks at
     for name in ("FOREWARP_PRICES", "FOREWARP_MCP_TOKEN", "TRITON_INTERPRET"):

@@ -142,7 +142,7 @@ class ChildSession:
         self.pid = pid
         self._answers, self._status, self._log = answers, status, log
         self._read = 0
-        self._ended = self._reaped = self._lost = False
+        self._ready = self._ended = self._reaped = self._lost = False
 
     def request(
         self,
@@ -157,9 +157,11 @@ class ChildSession:
         return self.wait(timeout, on_look)
 
     def wait_until_ready(self, timeout: float) -> None:
-        """Wait until a child that serves can take its first request, or has ended."""
+        """Wait until a child that serves can take its first request, or has ended; at once where it was waited for."""
         with contextlib.suppress(ChannelClosed, ChannelTimeout):
-            self._answers.receive(timeout)
+            if not self._ready:
+                self._answers.receive(timeout)
+                self._ready = True
 
     def wait(self, timeout: float, on_look: OnLook | None = None) -> Reply:
         """Wait for one answer; without one, the child is killed and the reply says how it ended.
@@ -176,7 +178,9 @@ class ChildSession:
                     self._answers.send({"answer": on_look(look) if on_look is not None else "enough"})
                 elif document.get("started"):
                     started = time.perf_counter() - start
-                elif not document.get("ready"):
+                elif document.get("ready"):
+                    self._ready = True
+                else:
                     answer = document
         except ChannelTimeout:
             timed_out = True

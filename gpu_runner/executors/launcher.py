@@ -38,8 +38,8 @@ from forewarp.gpu_runner.worker.requests import (
 )
 
 ARMS = ("candidate", "anchor")
-SPARES = {"candidate": 2, "anchor": 1}
-"""Observers that wait for modules: one takes longer to open the device than a measurement does."""
+OPENING_S = 30.0
+"""Seconds within which a process has opened a GPU, also in company; what takes longer is not waited for."""
 _FINAL = ("runtime_error", "incorrect", "out_of_memory")
 """What a module does under observation and would do anywhere."""
 _NAME = 80
@@ -84,18 +84,21 @@ class Observation:
 
 
 class Observers:
-    """Spare observers for each arm; not safe to use from several threads at once."""
+    """An observer for each module, and a spare one for each arm; not safe to use from several threads at once."""
 
     def __init__(self, worker: WorkerClient, builds: Path) -> None:
-        """`builds` is the folder of compiled candidates; with `inductor`, observers have torch's Inductor imported."""
-        self._worker, self._builds = worker, builds
-        self.inductor = False
-        self._spares: dict[str, list[ChildSession]] = {arm: [] for arm in ARMS}
+        """`builds` is the folder of compiled candidates; with `inductor`, observers have torch's Inductor imported.
 
-    def prepare(self, arm: str) -> None:
-        """Have observers open the device, so that the next modules of this arm need not wait for it."""
-        while len(self._spares[arm]) < SPARES[arm]:
-            self._spares[arm].append(self._open(arm))
+        With `ahead`, the next module's observer opens the device while this one's module is observed and checked.
+        """
+        self._worker, self._builds = worker, builds
+        self.inductor = self.ahead = False
+        self._spares: dict[str, ChildSession] = {}
+
+    def wait_until_ready(self) -> None:
+        """Wait until no spare observer is still opening the device."""
+        for spare in self._spares.values():
+            spare.wait_until_ready(OPENING_S)
 
     def _open(self, arm: str) -> ChildSession:
         base, builds = BASES[ARMS.index(arm)], str(self._builds)
@@ -114,7 +117,9 @@ class Observers:
 
     def _observe(self, arm: str, request: ObserveRequest, limit_s: float) -> Observation | None:
         """Observe once; None where the observer ended before it was ready."""
-        session = self._spares[arm].pop(0) if self._spares[arm] else self._open(arm)
+        session = self._spares.pop(arm, None) or self._open(arm)
+        if self.ahead:
+            self._spares[arm] = self._open(arm)
         try:
             reply = session.request(request, limit_s)
         except BaseException:
@@ -154,9 +159,8 @@ class Observers:
 
     def close(self) -> None:
         """End the spare observers."""
-        for spares in self._spares.values():
-            while spares:
-                spares.pop().close()
+        while self._spares:
+            self._spares.popitem()[1].close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +195,10 @@ class _Reference:
 
 
 class LauncherClient:
-    """One launcher, kept from candidate to candidate of a task; used by one thread at a time."""
+    """One launcher, kept from candidate to candidate of a task; used by one thread at a time.
+
+    Nothing here opens the device while something is timed, nor between measurements, when another process may time.
+    """
 
     def __init__(self, worker: WorkerClient, target: Target, builds: Path) -> None:
         """`builds` is the folder of compiled candidates."""
@@ -237,12 +244,16 @@ class LauncherClient:
             hint="look at `nvidia-smi`; the GPU may need a reset, or other programs hold its memory",
         )
 
-    def prepare(self) -> None:
-        """Have processes open the device for the next module, and the next task, while nothing is being measured."""
-        for arm in ARMS:
-            self._observers.prepare(arm)
-        if self._spare is None:
-            self._spare = self._open()
+    def open_ahead(self) -> None:
+        """Open the device for the next module and the next task, too, in each measurement from now on."""
+        self._observers.ahead = True
+
+    def _wait_until_ready(self) -> None:
+        """Wait until no process is still opening the device."""
+        self._observers.wait_until_ready()
+        for launcher in (self._session, self._spare):
+            if launcher is not None:
+                launcher.wait_until_ready(OPENING_S)
 
     def _open(self) -> ChildSession:
         return _open_on_builds(self._worker, LauncherJob(builds=str(self._builds)))
@@ -262,6 +273,8 @@ class LauncherClient:
 
     def _measure(self, job: MeasureJob, task: str, on_look: OnLook, limit_s: float) -> LaunchOutcome:
         session = self._session_of(task)
+        if self._observers.ahead and self._spare is None:
+            self._spare = self._open()
         job = replace(job, weight_seed=self._reference.weight_seed)
         arms: dict[str, Observation] = {}
         try:
@@ -270,6 +283,7 @@ class LauncherClient:
                 wanted = self._observing(job, job.candidate)
                 arms["candidate"] = self._observers.observe("candidate", wanted, limit_s)
             launched = self._launch(job, arms, on_look, session, limit_s)
+            self._wait_until_ready()
             return replace(launched, phases=arms["candidate"].phases if "candidate" in arms else {})
         finally:
             for observed in arms.values():
@@ -326,6 +340,7 @@ class LauncherClient:
         captures = {arm: NO_CAPTURE not in log for arm, log in logs.items()}
         cells = replace(job, captures=captures, flush_bytes=2 * (self._target.l2_bytes or 64 << 20))
         _wait_for_ends(arms)
+        self._wait_until_ready()
         # The module itself is run: what it does in its cell is what is said of it.
         run = self._worker.run(cells, limit_s, on_look)
         return LaunchOutcome(run, f"not lifted: {failed.log}" if _is_ok(run) else "", anchor)
@@ -351,6 +366,7 @@ class LauncherClient:
             if look is None:
                 # Nothing that a module left running on the device may go on while a program is timed.
                 _wait_for_ends(arms)
+                self._wait_until_ready()
             return on_look(look)
 
         # In the order in which the launcher takes them.

@@ -370,7 +370,7 @@ class LocalExecutor:
             if launched:
                 done = self._launcher.measure(job, task.sha256, looks, limit_s)
                 if self._turn is None:  # what opens the device would disturb the other's timing
-                    self._launcher.prepare()  # under the lock: the client serves one thread at a time
+                    self._launcher.open_ahead()
             else:
                 done = LaunchOutcome(self._worker.run(job, limit_s, looks), "", "")
         if done.reply.answer is None:

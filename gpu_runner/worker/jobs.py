@@ -198,6 +198,7 @@ def observe(job: ObserverJob, answer: Channel) -> None:
     from forewarp.gpu_runner.lifting.observe import Observer, WrongResult
 
     observer = Observer(job.base)
+    answer.send({"ready": True})
     wanted = serde.from_data(ObserveRequest, answer.receive(OBSERVER_IDLE_S))
     answer.send({"started": True})
     told_of = {"protections": guards}

@@ -46,7 +46,7 @@ class Session:
     """A process that answers what its script says."""
 
     def __init__(self, worker: Worker, job: WorkerJob) -> None:
-        self.worker, self.job, self.alive, self.gone = worker, job, True, False
+        self.worker, self.job, self.alive, self.gone, self.opening = worker, job, True, False, True
         worker.sessions.append(self)
 
     def request(
@@ -57,16 +57,21 @@ class Session:
         descriptors: Sequence[int] = (),
     ) -> Reply:
         del timeout
+        self.opening = False
         if on_look is not None:
             self.worker.alive_when_checked = self.worker.observing()
+            self.worker.opening_when_checked = self.worker.opening()
             on_look(None)
             self.worker.alive_when_timed = self.worker.observing()
+            self.worker.opening_when_timed = self.worker.opening()
         answer = self.worker.answer("observe" if isinstance(document, ObserveRequest) else "launcher", document)
         self.alive = answer is not None
         return Reply(dict(answer) if answer is not None else None, "", 1.0, self.worker.started_s, exit_status=0)
 
     def wait_until_ready(self, timeout: float) -> None:
-        self.worker.asked.append(("ready", timeout))
+        del timeout
+        self.worker.waited_for += self.opening
+        self.opening = False
 
     def kill(self) -> None:
         self.alive = False
@@ -83,7 +88,9 @@ class Worker:
         self.asked: list[tuple[str, Any]] = []
         self.closed, self.started_s = False, 0.1
         self.sessions: list[Session] = []
+        self.waited_for = 0
         self.alive_when_checked = self.alive_when_timed = self.alive_in_cells = -1
+        self.opening_when_checked = self.opening_when_timed = self.opening_in_cells = -1
 
     def answer(self, kind: str, document: Any) -> Answer:
         self.asked.append((kind, document))
@@ -94,12 +101,16 @@ class Worker:
         """Return how many observers that were asked something are not gone yet."""
         return sum(isinstance(s.job, ObserverJob) and not s.alive and not s.gone for s in self.sessions)
 
+    def opening(self) -> int:
+        """Return how many processes may not have opened the device yet."""
+        return sum(s.opening and not s.gone for s in self.sessions)
+
     def open(self, job: WorkerJob) -> Session:
         return Session(self, job)
 
     def run(self, job: WorkerJob, timeout: float, on_look: OnLook | None = None) -> Reply:
         del timeout, on_look
-        self.alive_in_cells = self.observing()
+        self.alive_in_cells, self.opening_in_cells = self.observing(), self.opening()
         answer = self.answer("measure", job)
         return Reply(dict(answer) if answer is not None else None, "", 1.0, 0.1)
 
@@ -155,9 +166,9 @@ def test_a_launcher_that_was_opened_for_a_task_is_waited_for_once_and_measures()
     launching.open("task", 3.0)
     launching.open("task", 3.0)
     launching.measure(job(language="triton"), "task", lambda _: "on", 10.0)
-    assert worker.kinds() == ["ready", "observe", "launcher"]
+    assert (worker.kinds(), worker.waited_for) == (["observe", "launcher"], 1)
     launching.open("other", 3.0)
-    assert worker.kinds()[3:] == ["ready"]
+    assert (worker.kinds()[2:], worker.waited_for) == ([], 2)
 
 
 def test_all_candidates_of_a_task_get_the_weights_that_its_reference_was_lifted_with() -> None:
@@ -178,6 +189,32 @@ def test_observers_are_gone_before_a_module_runs_in_its_cell() -> None:
     worker = Worker(observe=LIFTED, launcher={"status": "refused", "log": "no"}, measure=RESULT)
     measured(worker)
     assert (worker.alive_in_cells, worker.observing()) == (0, 0)
+
+
+def test_what_opens_the_device_for_the_next_is_done_before_anything_is_timed() -> None:
+    worker = Worker(observe=LIFTED, launcher=RESULT)
+    launching = client(worker)
+    launching.measure(job(), "task", lambda _: "on", 10.0)
+    launching.open_ahead()
+    for task in ("task", "task", "other"):
+        launching.measure(job(), task, lambda _: "on", 10.0)
+        assert (worker.opening_when_checked > 0, worker.opening_when_timed, worker.opening()) == (True, 0, 0)
+
+
+def test_what_opens_the_device_for_the_next_is_done_before_a_module_runs_in_its_cell() -> None:
+    worker = Worker(observe=LIFTED | {"status": "unlifted", "log": "it waits"}, measure=RESULT)
+    launching = client(worker)
+    launching.open_ahead()
+    launching.measure(job(), "task", lambda _: "on", 10.0)
+    assert worker.opening_in_cells == 0
+
+
+def test_no_other_process_finds_the_device_being_opened_after_a_module_that_fails() -> None:
+    worker = Worker(observe=LIFTED | {"status": "runtime_error", "log": "NameError: x"})
+    launching = client(worker)
+    launching.open_ahead()
+    launching.measure(job(), "task", lambda _: "on", 10.0)
+    assert worker.opening() == 0
 
 
 def test_device_only_kernels_are_not_observed_but_their_reference_is() -> None:
