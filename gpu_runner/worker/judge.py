@@ -129,7 +129,10 @@ class Judge:
         """Run each correctness case once on poisoned outputs and compare; return the largest error ratio."""
         worst = 0.0
         for name in stage.cases(thorough=thorough):
-            worst = max(worst, self._try(bench, stage, 0))
+            try:
+                worst = max(worst, self._try(bench, stage, 0))
+            except Mismatch as e:
+                raise Mismatch(f"{e}; seen with {name}") from None
             if not self.checks:
                 self._compare_as_kernelbench(stage)
             if name not in self.checks:

@@ -124,7 +124,8 @@ def expect(
     def expected(
         exact: Sequence[torch.Tensor | Exact], reference: Sequence[torch.Tensor], shaken: Shaken | None = None
     ) -> Expected:
-        longest = max((t.shape[-1] for t in inputs if t.dim()), default=1)
+        # Of a norm over rows, groups or channels, which are along the first two dimensions.
+        longest = max((t.numel() // max(1, min(t.shape[:2])) for t in inputs if t.dim() > 1), default=1)
         terms = [t.numel() for t in (*inputs, *state)], repeated(inputs), longest
         return Expected(exact, reference, tolerance, scales, *terms, tf32=in_tf32, shaken=shaken, allow_tf32=allow_tf32)
 

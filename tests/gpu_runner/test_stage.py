@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from support.jobs import describe
@@ -268,8 +269,8 @@ def test_cases_are_judged_one_by_one_and_end_on_a_fresh_draw() -> None:
         *["fresh inputs"] * FRESH_CASES,
         "inputs × 3",
         "inputs × 100",
-        "inputs + 100",
-        "inputs − 100",
+        "inputs + 300",
+        "inputs − 300",
         "one outlier",
         "inputs × 0.01",
         "signs flipped",
@@ -298,7 +299,7 @@ def test_a_shortcut_for_the_usual_inputs_is_found_out() -> None:
     stage = staged("return x * scale + n", "torch.randn(8, 128)")
     # One normal number in 500 million is larger.
     wrong = wrong_on(stage, lambda x, scale, n: x.clamp(-6, 6) * scale + n)
-    assert wrong == ["inputs × 3", "inputs × 100", "inputs + 100", "inputs − 100", "one outlier"]
+    assert wrong == ["inputs × 3", "inputs × 100", "inputs + 300", "inputs − 300", "one outlier"]
 
 
 def over_rows(x: torch.Tensor, top: torch.Tensor | float) -> torch.Tensor:
@@ -321,19 +322,34 @@ def layer_norm_one_by_one(x: torch.Tensor) -> torch.Tensor:
     return (x - mean[:, None]) * (squares / x.shape[1] + 1e-5).rsqrt()[:, None]
 
 
+def layer_norm_in_two_passes(x: torch.Tensor) -> torch.Tensor:
+    """Sum up one number after the other, twice."""
+    mean = torch.from_numpy(x.numpy().cumsum(1, dtype=np.float32)[:, -1:]) / x.shape[1]
+    squares = (x - mean).square().numpy().cumsum(1, dtype=np.float32)[:, -1:]
+    return (x - mean) * (torch.from_numpy(squares) / x.shape[1] + 1e-5).rsqrt()
+
+
+def group_norm_in_two_passes(x: torch.Tensor) -> torch.Tensor:
+    return layer_norm_in_two_passes(x.reshape(-1, x.shape[1] // 4 * x.shape[2] * x.shape[3])).view(x.shape)
+
+
 SOFTMAX, LAYER_NORM = "return torch.softmax(x, -1)", "return torch.nn.functional.layer_norm(x, x.shape[-1:])"
-MAXIMUM = "return x.amax(-1)"
+MAXIMUM, DEVIATION = "return x.amax(-1)", "return x.std(-1, unbiased=False)"
+ROWS, IMAGES = "torch.randn(64, 2048)", "torch.randn(8, 16, 12, 12)"
+MEAN, VARIANCE = "x.mean(-1, keepdim=True)", "x.var(-1, keepdim=True, unbiased=False)"
 
 
 @pytest.mark.parametrize(
     ("forward", "candidate", "cases"),
     [
-        (SOFTMAX, lambda x: over_rows(x, 0.0), {"inputs × 100", "inputs + 100", "inputs − 100"}),
-        (SOFTMAX, lambda x: over_rows(x, x.amax(-1, keepdim=True).clamp(min=0)), {"inputs − 100"}),
+        (SOFTMAX, lambda x: over_rows(x, 0.0), {"inputs × 100", "inputs + 300", "inputs − 300"}),
+        (SOFTMAX, lambda x: over_rows(x, x.amax(-1, keepdim=True).clamp(min=0)), {"inputs − 300"}),
         (SOFTMAX, lambda x: x.clamp(max=2000.0).softmax(-1) * (x.amax(-1, keepdim=True) < 2000), {"one outlier"}),
-        (MAXIMUM, lambda x: x.amax(-1).clamp(min=0), {"inputs − 100"}),
+        (MAXIMUM, lambda x: x.amax(-1).clamp(min=0), {"inputs − 300"}),
+        (LAYER_NORM, layer_norm_by_squares, {"inputs + 300", "inputs − 300"}),
+        (DEVIATION, lambda x: (x.square().mean(-1) - x.mean(-1).square()).clamp(min=0).sqrt(), {"inputs + 300"}),
     ],
-    ids=["softmax without maximum", "maximum from zero", "clipped", "greatest from zero"],
+    ids=["softmax without maximum", "maximum from zero", "clipped", "greatest from zero", "variance", "deviation"],
 )
 def test_what_is_wrong_far_from_the_usual_inputs_is_found_out_on_any_workload(
     forward: str, candidate: Callable[..., torch.Tensor], cases: set[str]
@@ -343,23 +359,33 @@ def test_what_is_wrong_far_from_the_usual_inputs_is_found_out_on_any_workload(
 
     assert cases <= set(wrong_on(staged(forward, "torch.randn(64, 256)"), judged))
     assert "mixed rows" in wrong_on(staged(forward, "torch.randn(64, 256)"), judged, thorough=False)
+    assert "mixed rows" in wrong_on(staged(forward, "torch.randn(64, 9000)"), judged, thorough=False)
 
 
 @pytest.mark.parametrize(
-    ("forward", "candidate"),
+    ("forward", "inputs", "candidate"),
     [
-        (SOFTMAX, lambda x: over_rows(x, x.amax(-1, keepdim=True))),
-        (LAYER_NORM, layer_norm_one_by_one),
-        (LAYER_NORM, layer_norm_by_squares),
+        (SOFTMAX, ROWS, lambda x: over_rows(x, x.amax(-1, keepdim=True))),
+        (LAYER_NORM, ROWS, layer_norm_one_by_one),
+        (LAYER_NORM, ROWS, layer_norm_in_two_passes),
+        (
+            f"return (x - {MEAN}) / torch.sqrt({VARIANCE} + 1e-5)",
+            ROWS,
+            lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]),
+        ),
+        ("return torch.nn.functional.group_norm(x, 4)", IMAGES, group_norm_in_two_passes),
         (
             "return torch.softmax(x.masked_fill(x > 1, -torch.inf), -1)",
+            ROWS,
             lambda x: x.masked_fill(x > 1, -1e30).softmax(-1),
         ),
     ],
 )
-def test_honest_candidates_are_right_on_all_of_them(forward: str, candidate: Callable[..., torch.Tensor]) -> None:
+def test_honest_candidates_are_right_on_all_of_them(
+    forward: str, inputs: str, candidate: Callable[..., torch.Tensor]
+) -> None:
     for thorough in (True, False):
-        stage = staged(forward, "torch.randn(64, 2048)")
+        stage = staged(forward, inputs)
         assert wrong_on(stage, lambda x, *_: candidate(x), thorough=thorough) == []
 
 
@@ -370,7 +396,7 @@ def test_perturbations_can_be_turned_off() -> None:
 def test_a_shortcut_for_positive_inputs_is_found_out() -> None:
     stage = staged("return torch.relu(x) * scale + n", UNIT)
     wrong = wrong_on(stage, lambda x, scale, n: x * scale + n)
-    assert wrong == ["inputs − 100", "signs flipped", "small integers"]
+    assert wrong == ["inputs − 300", "signs flipped", "small integers"]
 
 
 def test_a_snapshot_tells_a_repeat_from_another_result() -> None:

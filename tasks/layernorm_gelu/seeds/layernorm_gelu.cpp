@@ -86,18 +86,18 @@ static float row_sum(const float* x, int cols, float shift) {
     return sum;
 }
 
-// The sums over a row of x[c] and of its square.
-static void row_sums(const float* x, int cols, float& sum, float& squares) {
+// The sums over a row of x[c] - shift and of its square.
+static void row_sums(const float* x, int cols, float shift, float& sum, float& squares) {
     vec s[ACCUMULATORS] = {}, q[ACCUMULATORS] = {};
     int c = 0;
     for (; c + WIDTH * ACCUMULATORS <= cols; c += WIDTH * ACCUMULATORS)
 #pragma GCC unroll 8
         for (int a = 0; a < ACCUMULATORS; a++) {
-            const vec v = load(x + c + a * WIDTH);
+            const vec v = load(x + c + a * WIDTH) - shift;
             s[a] += v;
             q[a] += v * v;
         }
-    for (; c < cols; c++) sum += x[c], squares += x[c] * x[c];
+    for (; c < cols; c++) sum += x[c] - shift, squares += (x[c] - shift) * (x[c] - shift);
     for (int a = 0; a < ACCUMULATORS; a++)
         for (int i = 0; i < WIDTH; i++) sum += s[a][i], squares += q[a][i];
 }
@@ -108,10 +108,12 @@ static void layernorm_gelu_row(const float* x, const float* weight, const float*
         mean = row_sum<false>(x, cols, 0.0f) / cols;
         variance = row_sum<true>(x, cols, mean) / cols;
     } else {
+        // About any of the row's elements, unlike about zero, the difference does not cancel far from zero.
         float sum = 0.0f, squares = 0.0f;
-        row_sums(x, cols, sum, squares);
+        row_sums(x, cols, x[0], sum, squares);
         mean = sum / cols;
         variance = squares / cols - mean * mean;
+        mean += x[0];
     }
     const float scale = 1.0f / std::sqrt(variance + 1e-5f);
     int c = 0;

@@ -66,6 +66,8 @@ layernorm_gelu(const float* __restrict__ x, const float* __restrict__ weight, co
     const Pack* kept = in;
 #endif
 
+    // About any of the row's elements, unlike about zero, E[x^2] - E[x]^2 does not cancel far from zero.
+    const float shift = MOMENTS == 1 && packs ? in[0].v[0] : 0.0f;
     float sum = 0.0f, squares = 0.0f;
 #pragma unroll UNROLL
     for (int i = threadIdx.x; i < packs; i += THREADS) {
@@ -74,13 +76,13 @@ layernorm_gelu(const float* __restrict__ x, const float* __restrict__ weight, co
         kept[i] = p;
 #endif
         for (int j = 0; j < WIDTH; j++) {
-            sum += p.v[j];
-            if (MOMENTS == 1) squares += p.v[j] * p.v[j];
+            sum += p.v[j] - shift;
+            if (MOMENTS == 1) squares += (p.v[j] - shift) * (p.v[j] - shift);
         }
     }
-    const float mean = row_sum(sum) / cols;
+    const float above = row_sum(sum) / cols, mean = shift + above;
 #if MOMENTS == 1
-    const float variance = row_sum(squares) / cols - mean * mean;
+    const float variance = row_sum(squares) / cols - above * above;
 #else
 #pragma unroll UNROLL
     for (int i = threadIdx.x; i < packs; i += THREADS) {

@@ -53,17 +53,21 @@ def by_blocks(
     x, weight, bias, y, inside, cols,
     MOMENTS: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, STAGES: tl.constexpr,
 ):
+    # About any of the row's elements, unlike about zero, E[x²] - E[x]² does not cancel far from zero.
+    shift = tl.load(x, mask=inside, other=0.0) if MOMENTS == 1 else 0.0
     total = tl.zeros([ROWS, BLOCK], tl.float32)
     squares = tl.zeros([ROWS, BLOCK], tl.float32)
     for start in tl.range(0, cols, BLOCK, num_stages=STAGES):
         c = start + tl.arange(0, BLOCK)[None, :]
         v = tl.load(x + c, mask=inside & (c < cols), other=0.0)
-        total += v
         if MOMENTS == 1:
+            v = tl.where(c < cols, v - shift, 0.0)
             squares += v * v
-    mean = (tl.sum(total, axis=1) / cols)[:, None]
+        total += v
+    above = (tl.sum(total, axis=1) / cols)[:, None]
+    mean = above + shift
     if MOMENTS == 1:
-        variance = (tl.sum(squares, axis=1) / cols)[:, None] - mean * mean
+        variance = (tl.sum(squares, axis=1) / cols)[:, None] - above * above
     else:
         for start in tl.range(0, cols, BLOCK, num_stages=STAGES):
             c = start + tl.arange(0, BLOCK)[None, :]
