@@ -17,6 +17,7 @@ from support import dying
 from support import synthetic_executor as synthetic
 from support.recorded_pool import Recorded, record
 
+import forewarp
 from forewarp.archive.store import Archive, default_path
 from forewarp.cli.main import main
 
@@ -143,3 +144,24 @@ def test_a_process_that_only_waits_to_be_reaped_works_on_nothing() -> None:
         time.sleep(0.01)
     assert processes.began(child.pid) == ""
     child.wait()
+
+
+def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_traceback() -> None:
+    program = """
+import sys
+class Interrupted:
+    def find_spec(self, name, *_):
+        if name == "cyclopts":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+from forewarp.cli.entry import run
+run()
+"""
+    source = str(Path(forewarp.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", program, "tasks"],
+        env=os.environ | {"PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

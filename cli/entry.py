@@ -1,0 +1,15 @@
+"""The command `forewarp`; nothing is imported before Ctrl-C ends it quietly."""
+
+from __future__ import annotations
+
+import sys
+
+
+def run() -> None:
+    """Run the command line and end the process with its exit code."""
+    try:
+        from forewarp.cli.main import main
+
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)  # as `exits` says, which may not be imported yet
