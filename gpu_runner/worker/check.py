@@ -133,7 +133,7 @@ class Expected:
     precision and numerics. `scales` are the least root mean squares that the absolute tolerance is taken relative to,
     one per output: for inputs on which an output comes out unusually small. `sizes` are the numbers of elements of
     inputs and weights, from which follows how many numbers an element of an output may be a sum of, `repeats` those of
-    inputs that occur more than once, which may make equal terms. `longest` is the most of an input over which a norm may be taken.
+    inputs that occur more than once, which may make equal terms. `longest` is the most that a norm may be taken over.
 
     `tf32` runs the reference in TF32. That is accepted with `allow_tf32`, and where the reference itself errs so.
     `shaken` runs the oracle on inputs that are off by rounding: results that it moves, such as sums that cancel, may be
