@@ -23,7 +23,8 @@ from typing import Any
 
 from provenance import write
 
-from forewarp.archive.pools.parquet import write_pool
+from forewarp.archive.pools import splits
+from forewarp.archive.pools.parquet import write_rows
 from forewarp.archive.store import Archive
 
 PHASES = ("spawn", "compile", "setup", "check", "time", "total")
@@ -92,7 +93,8 @@ def main() -> None:
                 rows.append(row(job, document, archive))
             print(rows[-1], file=sys.stderr, flush=True)
         with Archive(path) as archive:
-            write_pool(archive, args.out / "pool.parquet", with_samples=True)
+            recorded = (splits.assign(row, splits.load()) for row in archive.recorded())
+            write_rows(recorded, args.out / "pool.parquet", with_samples=True)
     write(args.out / "summary.json", {"jobs": rows})
     print("| job | best (95 %) | considered | measured | spawn | compile | setup | check | time | whole run |")
     print("|---|---|---|---|---|---|---|---|---|---|")

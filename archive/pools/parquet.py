@@ -15,34 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from forewarp.archive.pools import columns, splits
+from forewarp.archive.pools import columns
 from forewarp.archive.pools.columns import MARK
 from forewarp.archive.rows import RecordedRow
-from forewarp.archive.store import Archive
 from forewarp.core import serde
 from forewarp.core.errors import ArchiveError, UsageError
 from forewarp.core.values import Task
 
 FORMATS = ("1", "2")
 BATCH = 1000
-
-
-def write_pool(
-    archive: Archive,
-    path: str | Path,
-    *,
-    task_sha256: str | None = None,
-    target_name: str | None = None,
-    run: str | None = None,
-    with_samples: bool = False,
-) -> int:
-    """Write the finished measurements that match as one Parquet file; returns how many rows it has.
-
-    Their splits follow from the families of their tasks. Raw samples stay in the archive unless `with_samples`.
-    """
-    table = splits.load()
-    rows = archive.recorded(task_sha256=task_sha256, target_name=target_name, run=run)
-    return write_rows((splits.assign(row, table) for row in rows), path, with_samples=with_samples)
 
 
 def write_rows(rows: Iterable[RecordedRow], path: str | Path, *, with_samples: bool = False) -> int:

@@ -35,7 +35,7 @@ def rows(tmp_path: Path) -> list[RecordedRow]:
         for kernel in KERNELS:
             build = executor.compile(task, kernel)
             archive.record(task, executor.target, kernel, build, executor.measure(task, kernel, build))
-        parquet.write_pool(archive, tmp_path / "pool.parquet")
+        parquet.write_rows(archive.recorded(), tmp_path / "pool.parquet")
     return parquet.read_pool(tmp_path / "pool.parquet")
 
 

@@ -21,6 +21,12 @@ SERIES = ("log_ratios", "candidate_s", "anchor_s", "candidate_hz", "anchor_hz")
 RECORDED = Path(__file__).parents[3] / "benchmarks" / "results" / "pool_h200.parquet"
 
 
+def write_pool(archive: Archive, path: Path, *, with_samples: bool = False, **which: str) -> int:
+    table = splits.load()
+    rows = (splits.assign(row, table) for row in archive.recorded(**which))
+    return parquet.write_rows(rows, path, with_samples=with_samples)
+
+
 @pytest.fixture
 def archive(tmp_path: Path):
     executor = synthetic.SyntheticExecutor()
@@ -35,7 +41,7 @@ def archive(tmp_path: Path):
 
 
 def test_a_pool_holds_what_the_archive_holds(archive: Archive, tmp_path: Path) -> None:
-    assert parquet.write_pool(archive, tmp_path / "out" / "pool.parquet") == 6
+    assert write_pool(archive, tmp_path / "out" / "pool.parquet") == 6
     found = parquet.read_pool(tmp_path / "out" / "pool.parquet")
     expected = archive.recorded()
     assert [r.measurement for r in found] == [samples.join(samples.split(r.measurement)[0], None) for r in expected]
@@ -51,18 +57,18 @@ def test_a_pool_holds_what_the_archive_holds(archive: Archive, tmp_path: Path) -
 def test_a_pool_can_be_of_one_task_and_a_folder_of_several_files(archive: Archive, tmp_path: Path) -> None:
     folder = tmp_path / "pools"
     for task in {r.task.sha256 for r in archive.recorded()}:
-        assert parquet.write_pool(archive, folder / f"{task[:8]}.parquet", task_sha256=task) == 3
+        assert write_pool(archive, folder / f"{task[:8]}.parquet", task_sha256=task) == 3
     assert len(parquet.read_pool(folder)) == 6
-    assert parquet.write_pool(archive, tmp_path / "none.parquet", target_name="no such") == 0
+    assert write_pool(archive, tmp_path / "none.parquet", target_name="no such") == 0
     assert parquet.read_pool(tmp_path / "none.parquet") == []
 
 
 def test_every_field_comes_back(archive: Archive, tmp_path: Path) -> None:
     full = full_measurement()
     number = archive.record(synthetic.task(), synthetic.TARGET, synthetic.seed(), Build("ok", 0.0), full)
-    parquet.write_pool(archive, tmp_path / "p.parquet", with_samples=True)
+    write_pool(archive, tmp_path / "p.parquet", with_samples=True)
     assert parquet.read_pool(tmp_path / "p.parquet")[-1].measurement == full == archive.measurement(number).measurement
-    parquet.write_pool(archive, tmp_path / "q.parquet")
+    write_pool(archive, tmp_path / "q.parquet")
     bare = parquet.read_pool(tmp_path / "q.parquet")[-1].measurement
     assert [replace(w, control=None, warm=None, cycles=None, launched=None) for w in bare.workloads] == [
         replace(
@@ -86,7 +92,7 @@ def test_a_pool_of_an_earlier_version_can_be_read() -> None:
 def test_the_flat_columns_are_for_people(archive: Archive, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    parquet.write_pool(archive, tmp_path / "p.parquet")
+    write_pool(archive, tmp_path / "p.parquet")
     rows = pq.read_table(tmp_path / "p.parquet").to_pylist()
     assert {r["task"] for r in rows} == {"toy", "other"}
     assert [r["status"] for r in rows[:3]] == ["ok", "ok", "incorrect"]
@@ -98,7 +104,7 @@ def test_the_columns_are_plain_arrow_types(archive: Archive, tmp_path: Path) -> 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    parquet.write_pool(archive, tmp_path / "p.parquet")
+    write_pool(archive, tmp_path / "p.parquet")
     schema = pq.read_schema(tmp_path / "p.parquet")
     plain = (pa.string(), pa.float64(), pa.int64(), pa.list_(pa.string()), pa.list_(pa.float64()))
     assert all(any(kind == one for one in plain) for kind in schema.types)
@@ -116,7 +122,7 @@ def test_family_and_split_follow_from_the_task(tmp_path: Path) -> None:
     with Archive(tmp_path / "a.db") as archive:
         build = executor.compile(task, synthetic.seed())
         archive.record(task, executor.target, synthetic.seed(), build, executor.measure(task, synthetic.seed(), build))
-        parquet.write_pool(archive, tmp_path / "p.parquet")
+        write_pool(archive, tmp_path / "p.parquet")
     (row,) = parquet.read_pool(tmp_path / "p.parquet")
     assert (row.origin.family, row.origin.split) == ("scan", "validation")
 
@@ -131,7 +137,7 @@ def test_a_run_s_rows_say_who_proposed_them_and_from_what(tmp_path: Path) -> Non
             task, executor.target, child, run=run, proposal=proposal, purpose="candidate"
         )
         archive.finish_measurement(number, executor.measure(task, child, build), build)
-        parquet.write_pool(archive, tmp_path / "p.parquet", run=run)
+        write_pool(archive, tmp_path / "p.parquet", run=run)
     (row,) = parquet.read_pool(tmp_path / "p.parquet")
     assert (row.origin.proposer, row.origin.parent, row.run) == ("llm", parent, run)
 
@@ -151,7 +157,7 @@ def test_a_kernel_that_was_the_anchor_is_kept(archive: Archive, tmp_path: Path) 
 
 
 def test_what_was_read_can_be_written_again(archive: Archive, tmp_path: Path) -> None:
-    parquet.write_pool(archive, tmp_path / "p.parquet")
+    write_pool(archive, tmp_path / "p.parquet")
     rows = parquet.read_pool(tmp_path / "p.parquet")
     parquet.write_rows(rows, tmp_path / "q.parquet")
     assert parquet.read_pool(tmp_path / "q.parquet") == rows
@@ -159,7 +165,7 @@ def test_what_was_read_can_be_written_again(archive: Archive, tmp_path: Path) ->
 
 
 def test_rows_of_one_task_and_the_tasks_of_a_pool(archive: Archive, tmp_path: Path) -> None:
-    parquet.write_pool(archive, tmp_path / "p.parquet")
+    write_pool(archive, tmp_path / "p.parquet")
     held = parquet.tasks_of(tmp_path / "p.parquet")
     assert sorted(t.name for t in held.values()) == ["other", "toy"]
     for sha256 in held:
@@ -167,7 +173,7 @@ def test_rows_of_one_task_and_the_tasks_of_a_pool(archive: Archive, tmp_path: Pa
 
 
 def test_a_failure_leaves_the_old_file(archive: Archive, tmp_path: Path) -> None:
-    parquet.write_pool(archive, tmp_path / "p.parquet")
+    write_pool(archive, tmp_path / "p.parquet")
     before = (tmp_path / "p.parquet").read_bytes()
 
     def rows() -> Iterator[RecordedRow]:
@@ -190,7 +196,7 @@ def test_the_recorded_pool_is_in_order_once_written_anew(tmp_path: Path) -> None
 def test_files_of_another_kind_in_a_folder_are_no_pools(archive: Archive, tmp_path: Path) -> None:
     import pyarrow as pa
 
-    parquet.write_pool(archive, tmp_path / "pools" / "p.parquet")
+    write_pool(archive, tmp_path / "pools" / "p.parquet")
     schema = pa.schema([("x", pa.int64())], metadata={"forewarp.forecasts": "1"})
     parquet.write_table([{"x": 1}], schema, tmp_path / "pools" / "p.forecasts.parquet")
     assert len(parquet.read_pool(tmp_path / "pools")) == 6
