@@ -26,7 +26,6 @@ from forewarp.inspection.features.vector import VECTOR_VERSION
 from forewarp.inspection.features.vector import columns as vector_columns
 from forewarp.surrogate import pretrained
 from forewarp.surrogate.pretrained import FORMAT, PARTS, Model, Spread
-from forewarp.training.rows import is_valid
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -96,9 +95,11 @@ def data(rows: Sequence[RecordedRow]) -> Data:
         [pretrained.table(names, r.target, [Subject(r.candidate, r.build)]) for r in kept]
         or [np.zeros((0, len(names)))]
     )
-    valid = np.array([is_valid(r) for r in kept], dtype=bool)
-    time = [math.log2(seconds(r) / r.build.evidence.facts["floor_s"]) if is_valid(r) else math.nan for r in kept]
-    said = [math.log2(r.measurement.speedup or 1.0) if is_valid(r) else math.nan for r in kept]
+    valid = np.array([r.measurement.believed is not None for r in kept], dtype=bool)
+    time = [
+        math.log2(seconds(r) / r.build.evidence.facts["floor_s"]) if r.measurement.believed else math.nan for r in kept
+    ]
+    said = [math.log2(r.measurement.speedup or 1.0) if r.measurement.believed else math.nan for r in kept]
     digest = hashlib.sha256()
     for row, t in zip(kept, time, strict=True):
         digest.update(f"{row.task.sha256} {row.candidate.sha256} {t:.9g}\n".encode())

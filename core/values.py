@@ -481,6 +481,11 @@ class Measurement:
         return self.status == "ok" and self.verdict not in UNTRUSTED
 
     @property
+    def believed(self) -> float | None:
+        """The speed-up if it is to be believed, else None."""
+        return self.speedup if self.trusted and self.speedup else None
+
+    @property
     def judged(self) -> bool:
         """True if the candidate ran to its end, so that its outputs were right or wrong."""
         return self.status in ("ok", "incorrect")

@@ -57,8 +57,8 @@ def pulls_of(
         arm = arm_of(a)
         if arm:
             made.append((arm, _reward(a, base_of(a) or incumbent), a.proposal.cost))
-        if a.measurement is not None and a.measurement.trusted and a.measurement.speedup:
-            incumbent = max(incumbent, a.measurement.speedup)
+        if a.measurement is not None:
+            incumbent = max(incumbent, a.measurement.believed or 0.0)
     price = _currency([cost for _, _, cost in made])
     return [Pull(arm, reward, price(cost)) for arm, reward, cost in made]
 
@@ -105,7 +105,7 @@ def choose(
 def _reward(attempt: Attempt, base: float) -> float:
     m = attempt.measurement
     if m is not None:
-        return max(0.0, math.log2(m.speedup / base)) if m.trusted and m.speedup else 0.0
+        return max(0.0, math.log2(m.believed / base)) if m.believed else 0.0
     forecast = attempt.forecast
     if attempt.outcome == "passed" and forecast is not None:
         return FORECAST_WORTH * forecast.p_valid * max(0.0, math.log2(forecast.median / base))

@@ -150,7 +150,7 @@ class Tree:
                 continue
             node = self._place(candidate, position)
             placed.append(node)
-            value = math.log2(m.speedup) if m.trusted and m.speedup else None
+            value = math.log2(m.believed) if m.believed else None
             if value is not None and (node.value is None or value > node.value):
                 node.identity, node.candidate, node.value = candidate.sha256, candidate, value
                 node.build, node.measurement = attempt.build, m

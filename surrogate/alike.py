@@ -47,8 +47,7 @@ class ExamplePool:
             r
             for r in rows
             if r.measurement.anchor == REFERENCE
-            and r.measurement.trusted
-            and r.measurement.speedup
+            and r.measurement.believed
             and pretrained.covered(r.target, Subject(r.candidate, r.build))
         ]
         tables = [pretrained.table(model.columns, r.target, [Subject(r.candidate, r.build)]) for r in self._rows]

@@ -36,8 +36,8 @@ def climatology(measurements: Iterable[Measurement]) -> ConstantForecaster:
     counts, valid, rows = [0.5] * bins.COUNT, 0, 0
     for measurement in measurements:
         rows += 1
-        if measurement.trusted and measurement.speedup:
+        if measurement.believed:
             valid += 1
-            counts[bins.bin_of(measurement.speedup)] += 1
+            counts[bins.bin_of(measurement.believed)] += 1
     share = (valid + 0.5) / (rows + 1)
     return ConstantForecaster("climatology", counts, share, f"frequencies among {rows} measurements")

@@ -74,8 +74,8 @@ class Outcome:
     @staticmethod
     def of(forecast: Forecast, measurement: Measurement, task: str = "", incumbent: float = 1.0) -> Outcome:
         """Read the outcome off a measurement; an untrusted one counts as not valid."""
-        valid = measurement.trusted and (measurement.speedup or 0.0) > 0
-        return Outcome(forecast, valid, measurement.speedup if valid else None, task, incumbent)
+        speedup = measurement.believed
+        return Outcome(forecast, speedup is not None, speedup, task, incumbent)
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,7 @@ def _rationale(answers: Sequence[tuple[str, Forecast]], note: str) -> str:
 def best_trusted(history: Sequence[Trial]) -> float:
     """Return the best speed-up that was measured and is to be believed; 1, the reference, where there is none."""
     measured = [t.measurement for t in history]
-    return max((m.speedup for m in measured if m.trusted and m.verdict != "ambiguous" and m.speedup), default=1.0)
+    return max((m.believed for m in measured if m.verdict != "ambiguous" and m.believed), default=1.0)
 
 
 def _free(forecast: Forecast) -> Forecast:

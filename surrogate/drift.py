@@ -29,10 +29,6 @@ _STAKES = (-2.0, -1.0, 0.0, 1.0, 2.0)
 _JUMP = 0.02
 
 
-def _purse() -> list[float]:
-    return [1 / len(_STAKES)] * len(_STAKES)
-
-
 @dataclass(slots=True)
 class Drift:
     """The alarm's state: plain numbers, which `core.serde` stores and restores.
@@ -43,7 +39,9 @@ class Drift:
     alpha: float = ALPHA
     count: int = 0
     alarmed_at: int | None = None
-    purses: list[list[float]] = field(default_factory=lambda: [_purse() for _ in range(2 * len(STREAMS))])
+    purses: list[list[float]] = field(
+        default_factory=lambda: [[1 / len(_STAKES)] * len(_STAKES) for _ in range(2 * len(STREAMS))]
+    )
 
     @property
     def evidence(self) -> float:
@@ -97,8 +95,7 @@ class DriftWatch:
             if not self.waiting:
                 self.drift = Drift(alpha=self.drift.alpha / 2)
             return
-        valid = measurement.trusted
-        if self.drift.observe(kernel, forecast, valid=valid, speedup=measurement.speedup if valid else None):
+        if self.drift.observe(kernel, forecast, valid=measurement.trusted, speedup=measurement.believed):
             self.alarms += 1
             self.waiting = FALLBACK
 

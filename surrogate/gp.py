@@ -174,15 +174,10 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
-def _prior_sds(kernel: Covariance) -> Array:
-    """Return the standard deviations of the log hyperparameters, in the kernel's order."""
-    return np.array([1.5, 1.5, 0.7, 1.5, *([_LENGTH_SIGMA] * len(kernel.lengths))])
-
-
 def _mode(kernel: Covariance, rows: Array, y: Array, noise: Array, *, quick: bool) -> Array:
     """Return the log hyperparameters at the mode, from one start or two and a bounded number of evaluations."""
     pairs = Pairs.of(rows, rows)
-    centre, sds = kernel.theta, _prior_sds(kernel)
+    centre, sds = kernel.theta, np.array([1.5, 1.5, 0.7, 1.5, *([_LENGTH_SIGMA] * len(kernel.lengths))])
     bounds = [(c - _BOUND_SDS * s, c + _BOUND_SDS * s) for c, s in zip(centre, sds, strict=True)]
     bounds[2] = (bounds[2][0], 0.0)  # a share of one: no two programs have more in common
 

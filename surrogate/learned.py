@@ -111,7 +111,7 @@ class LearnedForecaster:
                 forecasts |= dict(zip(places, made, strict=True))
         cost = Cost(seconds=(time.perf_counter() - start) / len(subjects))
         # Without trees and trials it knows its prior alone, and has no say beside a forecaster that read the code.
-        trials = any(map(_timed, history))
+        trials = any(t.measurement.believed for t in history)
         return [
             replace(forecasts[i], cost=cost, informed=has_features(s) and (trials or self._covered(target, s)))
             for i, s in enumerate(subjects)
@@ -130,7 +130,7 @@ class LearnedForecaster:
         mean, sd, freedom, note = _speedups(table, prior, history)
         known, asked = table[: len(history)], table[len(history) :]
         # Trials pin the common level down; without any, candidates are wrong about it together.
-        shared = 0.0 if any(map(_timed, history)) else math.sqrt(prior.variances.level)
+        shared = 0.0 if any(t.measurement.believed for t in history) else math.sqrt(prior.variances.level)
         valid = _p_valid(known, asked, [t.measurement for t in history], prior.valid)
         return [
             Forecast(
@@ -207,15 +207,11 @@ def _numbers(keys: Sequence[str]) -> Array:
     return np.array([float(order[key]) for key in keys])
 
 
-def _timed(trial: Trial) -> bool:
-    return trial.measurement.trusted and (trial.measurement.speedup or 0) > 0
-
-
 def _speedups(table: Array, prior: _Prior, history: Sequence[Trial]) -> tuple[Array, Array, float, str]:
     """Return mean, spread and degrees of freedom of log2 S for the asked rows, and a note on their origin."""
     count = len(history)
     asked = table[count:]
-    used = [i for i, t in enumerate(history) if _timed(t)]
+    used = [i for i, t in enumerate(history) if t.measurement.believed]
     trees = f"trees fitted to {prior.origin}" if prior.origin else ""
     if not used:
         note = "no trial of this task was measured yet"

@@ -161,7 +161,8 @@ def resolve(model: str | Model | LanguageModel, base_url: str = "") -> LanguageM
         )
     built = _anthropic(name, url, key) if provider == "anthropic" else _openai(name, url, key)
     host = urlsplit(url).hostname or ""
-    return LanguageModel(built, f"{model}@{host}" if host else model, local=_is_local(host))
+    local = host in _LOCAL_HOSTS or host.startswith("127.")
+    return LanguageModel(built, f"{model}@{host}" if host else model, local=local)
 
 
 def default_timeout_s() -> float:
@@ -190,10 +191,6 @@ def _openai(name: str, url: str, key: str) -> Model:
     if url:
         return OpenAIChatModel(name, provider=OpenAIProvider(base_url=url, api_key=key or "none"))
     return OpenAIResponsesModel(name, provider=OpenAIProvider(api_key=key))
-
-
-def _is_local(host: str) -> bool:
-    return host in _LOCAL_HOSTS or host.startswith("127.")
 
 
 def _run(batch: Callable[[], Any]) -> Any:

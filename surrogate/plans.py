@@ -68,7 +68,7 @@ def _own(begin: Attempt | None, plans: Sequence[KernelPlan], outcomes: Sequence[
         start=clip(listing(candidate).code, _SOURCE) if candidate else "",
         fence=FENCES[candidate.language] if candidate else "",
         tunables=dict(candidate.tunables) if candidate else {},
-        speedup=measured.speedup if measured and measured.trusted else None,
+        speedup=measured.believed if measured else None,
         failed=measured is not None and not measured.trusted,
         outcomes=outcomes,
         plans=[{"name": name_of(place), "plan": plan} for place, plan in enumerate(plans)],
@@ -82,6 +82,6 @@ def _outcome(attempt: Attempt) -> Mapping[str, object]:
     return {
         "change": rated.plan.change,
         "forecast": rated.forecast,
-        "speedup": m.speedup if m.trusted else None,
+        "speedup": m.believed,
         "status": m.status if m.status != "ok" else m.verdict,
     }

@@ -208,7 +208,7 @@ def _trials(
             {
                 "program": letters[key],
                 "tunables": dict(other.tunables),
-                "speedup": measured.speedup if measured.trusted else None,
+                "speedup": measured.believed,
                 "low": measured.low,
                 "high": measured.high,
                 "workloads": measured.workloads,

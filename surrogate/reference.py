@@ -102,7 +102,8 @@ def forecast(
         return None
     rates = rates or shipped()
     by_kind = [kinds(s, target, rates) for s in signatures]
-    spreads = [_spread(max(found, key=found.__getitem__), rates) for found in by_kind]
+    longest = [max(found, key=found.__getitem__) for found in by_kind]
+    spreads = [rates.sd_log2.get(kind, rates.sd_log2["other"]) for kind in longest]
     away = 0.0 if target.name == rates.card else rates.elsewhere_sd_log2
     seconds = {s.workload: sum(found.values()) for s, found in zip(signatures, by_kind, strict=True)}
     # One reference errs alike on all its workloads.
@@ -125,10 +126,6 @@ def kinds(signature: Signature, target: Target, rates: OperationRates) -> dict[s
     for operation in signature.operations:
         found[operation.kind] = found.get(operation.kind, 0.0) + rates.seconds(operation, target)
     return found
-
-
-def _spread(kind: str, rates: OperationRates) -> float:
-    return rates.sd_log2.get(kind, rates.sd_log2["other"])
 
 
 def rate_of(operation: Operation, target: Target) -> tuple[str, float]:

@@ -20,12 +20,10 @@ from forewarp.surrogate.questions import Shown, question, system_prompt
 
 @dataclass(frozen=True, slots=True)
 class CandidateOutcome:
-    """Outcome of a candidate: its speed-up with its 95 % interval, None where it turned out invalid."""
+    """Outcome of a candidate: its speed-up, None where it turned out invalid."""
 
     kernel: str
     speedup: float | None
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +41,6 @@ class PromptRow:
         """Family, and the bin of the first candidate (-1 where it is invalid)."""
         first = self.outcomes[0].speedup
         return self.family, -1 if first is None else bins.bin_of(first)
-
-
-def is_valid(row: RecordedRow) -> bool:
-    """Return whether a row holds a speed-up that is believed."""
-    return row.measurement.trusted and (row.measurement.speedup or 0.0) > 0
 
 
 def read(paths: Iterable[str], names: Sequence[str]) -> dict[str, list[RecordedRow]]:
@@ -84,7 +77,7 @@ def ask(
     rows: list[PromptRow] = []
     for members in _by_task(recorded).values():
         rng = random.Random(f"{seed} {members[0].task.sha256} {members[0].target.name}")
-        asked = [r for r in members if invalid or is_valid(r)]
+        asked = [r for r in members if invalid or r.measurement.believed]
         rng.shuffle(asked)
         for start in range(0, len(asked), candidates):
             about = asked[start : start + candidates]
@@ -119,7 +112,7 @@ def ordered(rows: Sequence[PromptRow], count: int, seed: int) -> list[PromptRow]
 
 def climatology(recorded: Iterable[RecordedRow]) -> tuple[float, ...]:
     """Return how often each bin was measured, with half a count more for each."""
-    counts = Counter(bins.bin_of(r.measurement.speedup or 1.0) for r in recorded if is_valid(r))
+    counts = Counter(bins.bin_of(r.measurement.believed) for r in recorded if r.measurement.believed)
     return bins.normalise([counts[k] + 0.5 for k in range(bins.COUNT)])
 
 
@@ -139,12 +132,5 @@ def _row(about: Sequence[RecordedRow], trials: Sequence[RecordedRow], shown: Sho
         first.origin.family or first.task.family,
         system_prompt(),
         question(first.task, first.target, subjects, known, shown).text,
-        tuple(_outcome(r) for r in about),
+        tuple(CandidateOutcome(r.candidate.sha256, r.measurement.believed) for r in about),
     )
-
-
-def _outcome(row: RecordedRow) -> CandidateOutcome:
-    if not is_valid(row):
-        return CandidateOutcome(row.candidate.sha256, None)
-    m = row.measurement
-    return CandidateOutcome(row.candidate.sha256, m.speedup, m.low, m.high)

@@ -45,10 +45,10 @@ class ReplayExecutor:
 
     def describe(self, task: Task) -> tuple[Signature, ...]:
         """Return the recorded signatures, empty if none were recorded; raises `TaskError` for an unknown task."""
-        try:
-            return self._signatures[task.sha256]
-        except KeyError:
-            raise TaskError(f"the replay pool holds no measurement of task {task.name!r}", hint=self._held()) from None
+        if task.sha256 not in self._signatures:
+            held = ", ".join(sorted({row.task.name for row in self._rows.values()}))
+            raise TaskError(f"the replay pool holds no measurement of task {task.name!r}", hint=f"it holds {held}")
+        return self._signatures[task.sha256]
 
     def candidates(self, task: Task) -> tuple[Candidate, ...]:
         """Return the recorded kernels of a task in the pool's order."""
@@ -88,6 +88,3 @@ class ReplayExecutor:
                 hint="propose from the pool itself (its recorded candidates), or measure on a real device",
             )
         return row
-
-    def _held(self) -> str:
-        return f"it holds {', '.join(sorted({row.task.name for row in self._rows.values()}))}"

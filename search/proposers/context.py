@@ -148,7 +148,7 @@ def _settings(past: Past, attempt: Attempt) -> list[dict[str, Any]]:
     """Return other measured tunables of the same source: the fastest few and the slowest, with those that differ."""
     own = attempt.proposal.candidate
     measured = [
-        (a.measurement.speedup if a.measurement.trusted else None, a)
+        (a.measurement.believed, a)
         for a in past.identified.values()
         if a.measurement is not None
         and source_of(a) == source_of(attempt)

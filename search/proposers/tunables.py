@@ -101,9 +101,9 @@ class TunablesProposer:
         if self._forecaster is None:
             return
         measured = [
-            (space.plan.defaults() | dict(c.tunables), -math.log2(t.measurement.speedup))
+            (space.plan.defaults() | dict(c.tunables), -math.log2(t.measurement.believed))
             for t in known.trials
-            if (c := t.subject.candidate).source == space.source and t.measurement.trusted and t.measurement.speedup
+            if (c := t.subject.candidate).source == space.source and t.measurement.believed
         ]
         for chosen in self._forecaster.fastest_first(task, space.at({}), measured):
             if (candidate := space.at(chosen)).sha256 not in known.seen:

@@ -234,7 +234,7 @@ def as_recorded(answers: Answers) -> list[RecordedForecast]:
 def group(shown: Sequence[RecordedRow], asked: Sequence[RecordedRow]) -> Group:
     """Return the questions about rows of one task on one target, with others shown as measured trials."""
     trials = tuple(Trial(Subject(r.candidate, r.build), r.measurement) for r in shown)
-    best = max([1.0, *(r.measurement.speedup or 0.0 for r in shown if r.measurement.trusted)])
+    best = max([1.0, *(r.measurement.believed or 0.0 for r in shown)])
     first = asked[0]
     subjects = tuple(Subject(r.candidate, r.build) for r in asked)
     return Group(first.task, first.target, trials, subjects, tuple(_case_of(r, best) for r in asked))
@@ -248,7 +248,7 @@ def _case_of(row: RecordedRow, incumbent: float) -> Case:
 def _case(
     task: str, target: str, family: str, candidate: Candidate, found: Measurement, incumbent: float = 1.0
 ) -> Case:
-    good = found.trusted and (found.speedup or 0.0) > 0
+    good = found.believed is not None
     return Case(
         task=task,
         target=target,
@@ -256,7 +256,7 @@ def _case(
         kernel=candidate.sha256,
         program=program_of(candidate),
         language=candidate.language,
-        speedup=found.speedup if good else None,
+        speedup=found.believed,
         low=found.low if good else None,
         high=found.high if good else None,
         incumbent=incumbent,
