@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import threading
 from functools import lru_cache
 from pathlib import Path
 from string import Template
+from types import ModuleType
 
 
 @lru_cache
 def template(module: str, name: str) -> Template:
     """Return the text of the file `name` beside a module given by its `__file__`, with `${word}` to fill in."""
     return Template((Path(module).parent / name).read_text(encoding="utf-8"))
+
+
+def import_file(path: Path, name: str) -> ModuleType:
+    """Run a file as a module of this name, which is not registered; raises what running it raises."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def write_whole(path: Path, content: str | bytes, mode: int | None = None) -> None:

@@ -78,7 +78,8 @@ def detect_cuda(index: int = 0) -> Target | None:
         return value.value
 
     found = name.value.decode()
-    spec = _match(found)
+    squeezed = found.lower().replace(" ", "").replace("-", "")
+    spec = next((t for key, t in _SPECS.items() if key in squeezed), None)
     return Target(
         name=found,
         kind="cuda",
@@ -123,11 +124,6 @@ def is_called(target: Target, name: str) -> bool:
 
 def _words(name: str) -> list[str]:
     return re.findall(r"[a-z0-9]+", name.lower())
-
-
-def _match(name: str) -> Target | None:
-    squeezed = name.lower().replace(" ", "").replace("-", "")
-    return next((t for key, t in _SPECS.items() if key in squeezed), None)
 
 
 def choose(device: str) -> Target:

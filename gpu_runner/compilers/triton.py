@@ -6,12 +6,12 @@ cubin goes on to the process that launches and times.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from forewarp.core.files import import_file
 from forewarp.core.inspection import Code
 from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes
@@ -64,19 +64,14 @@ def _import(source: str, folder: Path, stem: str) -> ModuleType:
     """Import the candidate from a file: Triton reads a kernel's text through `inspect`."""
     path = folder / f"{stem}_kernel.py"
     path.write_text(source)
-    spec = importlib.util.spec_from_file_location("candidate", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        return import_file(path, "candidate")
     except ModuleNotFoundError as e:
         if e.name == "triton":
             raise CompileError('Triton is not installed: pip install "forewarp[gpu]"') from None
         raise CompileError(f"the source cannot be imported: {e}") from None
     except Exception as e:
         raise CompileError(f"the source cannot be imported: {type(e).__name__}: {e}") from None
-    return module
 
 
 def _compile(module: ModuleType, launch: ResolvedLaunch, plan: ResolvedPlan, target: Target) -> Any:

@@ -34,7 +34,7 @@ def element(dtype: str, language: Language) -> str:
 def size(dtype: str) -> int:
     """Return the bytes of an element; the dtypes' names hold their bits, but for "bool"."""
     bits = re.search(r"\d+", dtype)
-    return int(bits.group()) // 8 if bits else 1
+    return max(1, int(bits.group()) // 8) if bits else 1
 
 
 def number(kind: str, language: Language) -> str:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 
 from forewarp.core.values import Backward, TensorSpec
-from forewarp.gpu_runner.worker.nest import NestBuilder, leaves
+from forewarp.gpu_runner.worker.nest import NestBuilder, leaves, storage_of
 
 
 def find(model: torch.nn.Module, build: NestBuilder | None, values: Sequence[Any]) -> tuple[Backward, list[int | str]]:
@@ -94,11 +94,11 @@ def _pass(
             raise ValueError(f"the module has no parameter {missing[0]!r}, whose gradient the task asks for")
         ends = [results[int(s.name)] for s in backward.upstream]
         found = torch.autograd.grad(ends, [*wanted, *(params[name] for name in backward.params)], values[count:])
-    taken = {_storage(v) for v in values if isinstance(v, torch.Tensor)}
+    taken = {storage_of(v) for v in values if isinstance(v, torch.Tensor)}
     gradients: list[torch.Tensor] = []
     for gradient in found:  # an addition passes the upstream gradient on as it is
-        gradients.append(gradient.clone() if _storage(gradient) in taken else gradient)
-        taken.add(_storage(gradients[-1]))
+        gradients.append(gradient.clone() if storage_of(gradient) in taken else gradient)
+        taken.add(storage_of(gradients[-1]))
     return [r.detach() if isinstance(r, torch.Tensor) else r for r in results], gradients
 
 
@@ -115,7 +115,3 @@ def _requiring(values: Sequence[Any], positions: Sequence[int]) -> tuple[list[An
 def _results(result: Any) -> list[Any]:
     """Return the tensors and numbers of forward's result, as outputs are counted."""
     return [leaf for leaf in leaves(result) if leaf is not None]
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)  # pyright: ignore[reportPrivateUsage]

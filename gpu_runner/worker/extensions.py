@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from forewarp.core.files import import_file
 from forewarp.gpu_runner.compilers.extension import settings
 
 
@@ -45,25 +45,15 @@ def install(artefact: str, manifest: Mapping[str, Any]) -> None:
         entry = found.get((directory, name))
         if entry is None:
             return own_load(name, directory, is_python_module)
-        path = str(Path(artefact) / entry["file"])
-        return _import(entry["name"], name, path) if is_python_module else _load_operators(path)
+        path = Path(artefact) / entry["file"]
+        if not is_python_module:
+            import torch
+
+            torch.ops.load_library(path)
+            return str(path)
+        # The library's entry point bears the name that it was built under, whatever the module calls it this time.
+        module = import_file(path, entry["name"])
+        module.__name__ = name
+        return module
 
     torch_build.install(run, load)
-
-
-def _import(built_as: str, name: str, path: str) -> Any:
-    # The library's entry point bears the name that it was built under, whatever the module calls it this time.
-    spec = importlib.util.spec_from_file_location(built_as, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.__name__ = name
-    return module
-
-
-def _load_operators(path: str) -> str:
-    import torch
-
-    torch.ops.load_library(path)
-    return path

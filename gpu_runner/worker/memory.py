@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from forewarp.core.values import Signature, TensorSpec
+from forewarp.gpu_runner.formats import c_types
 
 How = Literal["launched", "cells", "validated"]
 """By the launcher, in two cells beside the judge, or looked at by `validate`."""
@@ -62,21 +62,15 @@ def bytes_of(specs: Sequence[TensorSpec], *, wide: bool = False) -> int:
     """Return the bytes of contiguous tensors; `wide` as the oracle has them, numbers of floating point in fp64."""
     total = 0
     for spec in specs:
-        total += math.prod(spec.shape) * (wide_item_bytes(spec.dtype) if wide else _item_bytes(spec.dtype))
+        total += math.prod(spec.shape) * (wide_item_bytes(spec.dtype) if wide else c_types.size(spec.dtype))
     return total
-
-
-def _item_bytes(dtype: str) -> int:
-    """Return the bytes of an element; torch is not there to be asked in the process that decides on a measurement."""
-    bits = re.search(r"\d+", dtype)
-    return max(1, int(bits[0]) // 8) if bits else 1
 
 
 def wide_item_bytes(dtype: str) -> int:
     """Return the bytes of an element of this dtype as the oracle has it."""
     if dtype.startswith("complex"):
         return 16
-    return 8 if dtype.startswith(("float", "bfloat")) else _item_bytes(dtype)
+    return 8 if dtype.startswith(("float", "bfloat")) else c_types.size(dtype)
 
 
 def in_pieces(inputs: int, outputs: int, device: str) -> bool:

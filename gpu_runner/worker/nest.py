@@ -43,6 +43,11 @@ def leaves(result: Any) -> list[Any]:
     return [result]
 
 
+def storage_of(tensor: torch.Tensor) -> int:
+    """Return a number that tells storages of living tensors apart, those without values too."""
+    return int(tensor.untyped_storage()._cdata)  # pyright: ignore[reportPrivateUsage]
+
+
 def is_flat(data: Sequence[Any]) -> bool:
     """Return whether these are values already: different contiguous tensors, and numbers."""
     tensors = [v for v in data if isinstance(v, torch.Tensor)]

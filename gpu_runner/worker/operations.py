@@ -21,6 +21,7 @@ from torch.utils._pytree import tree_leaves
 
 from forewarp.core.values import Operation
 from forewarp.gpu_runner.worker import numerics
+from forewarp.gpu_runner.worker.nest import storage_of
 from forewarp.gpu_runner.worker.problem import dtype_name
 
 _PRODUCTS = frozenset(("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "convolution"))
@@ -75,7 +76,7 @@ class Seen(OperationMode):
     def __init__(self, *, sizes: bool = False) -> None:
         super().__init__()
         self._times: Counter[str] = Counter()
-        self._flops = _flop_counts() if sizes else None
+        self._flops = flop_formulas() if sizes else None
         self._sized: Counter[Operation] = Counter()
         self._made: set[int] = set()
         self.random: list[str] = []
@@ -103,8 +104,8 @@ class Seen(OperationMode):
     def _measure(self, func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         """Note what an operation moved and computed; views and what only allocates move nothing."""
         given, made = _tensors((args, kwargs)), _tensors(result)
-        held = {_storage(t) for t in given}
-        written = [t for t in made if func._schema.is_mutable or _storage(t) not in held]
+        held = {storage_of(t) for t in given}
+        written = [t for t in made if func._schema.is_mutable or storage_of(t) not in held]
         if not written or name.startswith(_UNWRITTEN):
             return
         count = (self._flops or {}).get(func.overloadpacket)
@@ -132,10 +133,10 @@ class Seen(OperationMode):
         written: Sequence[torch.Tensor],
         flops: float,
     ) -> None:
-        kept = sum(_bytes(t) for t in given if _storage(t) in self._made)
+        kept = sum(_bytes(t) for t in given if storage_of(t) in self._made)
         moved = sum(map(_bytes, given)), kept, sum(map(_bytes, written))
         self._sized[Operation(name, kind, dtype, *moved, flops)] += 1
-        self._made |= {_storage(t) for t in written}
+        self._made |= {storage_of(t) for t in written}
 
     @contextlib.contextmanager
     def as_one(self, name: str, kind: str, given: Any) -> Generator[list[Any]]:
@@ -188,7 +189,8 @@ class FusedAttention(TorchFunctionMode):
         return results[0]
 
 
-def _flop_counts() -> Mapping[Any, Callable[..., int]]:
+def flop_formulas() -> Mapping[Any, Callable[..., int]]:
+    """Return torch's counts of operations by operator; importing them takes long, for Triton comes with them."""
     from torch.utils.flop_counter import flop_registry
 
     return flop_registry
@@ -219,10 +221,6 @@ def _is_scattered(tensor: torch.Tensor) -> bool:
 
 def _tensors(values: Any) -> list[torch.Tensor]:
     return [t for t in tree_leaves(values) if isinstance(t, torch.Tensor) and t.layout is torch.strided]
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)  # pyright: ignore[reportPrivateUsage]
 
 
 def _bytes(tensor: torch.Tensor) -> int:

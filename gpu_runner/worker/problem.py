@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
 import torch
 
+from forewarp.core.files import import_file
 from forewarp.core.values import AskedGradients, Backward, Mode, Workload
 from forewarp.gpu_runner.worker import activity, differentiation
 from forewarp.gpu_runner.worker.nest import NestBuilder, check_inputs, flatten, is_flat, leaves
@@ -58,12 +59,7 @@ def import_text(source: str, name: str = "candidate_module") -> ModuleType:
     """Import text from a file of its own, because Triton reads a kernel's text through `inspect`."""
     with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as f:
         f.write(source)
-    spec = importlib.util.spec_from_file_location(name, f.name)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return import_file(Path(f.name), name)
 
 
 @dataclass(frozen=True, slots=True)

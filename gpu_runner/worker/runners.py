@@ -95,7 +95,8 @@ class ModuleRunner:
 
     def _call(self, slot: int) -> list[torch.Tensor]:
         # Here and not when the result is fetched: what a view puts off is part of the call.
-        return _settled(self.model(*self.slots[slot]))
+        results = outputs_of(self.model(*self.slots[slot]))
+        return [r.contiguous().resolve_conj().resolve_neg() for r in results]
 
     def _taken_by_inputs(self) -> set[int]:
         """Return the addresses of the memory that inputs lie in."""
@@ -217,10 +218,6 @@ def _own(results: Sequence[torch.Tensor], taken: set[int]) -> list[torch.Tensor]
     kept = [r.clone() if r.untyped_storage().data_ptr() in taken else r for r in results]
     taken.update(r.untyped_storage().data_ptr() for r in kept)
     return kept
-
-
-def _settled(result: Any) -> list[torch.Tensor]:
-    return [r.contiguous().resolve_conj().resolve_neg() for r in outputs_of(result)]
 
 
 class Buffers:

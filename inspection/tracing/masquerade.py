@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors  # pyright: ignore[reportPrivateUsage]
 
 from forewarp.core.values import Target
+from forewarp.gpu_runner.worker.nest import storage_of
 from forewarp.inspection.tracing.recorder import Recorder, TracedEvent
 
 _NOTHING = (
@@ -81,7 +82,7 @@ class Masquerade(TorchFunctionMode):
             if answer is not None:
                 return answer(*args, **named)
             # A `with torch.device("cuda")` of the module comes after this mode, and fills in what is missing.
-            if func in self._constructors and named.get("device") is None and not _on_meta():
+            if func in self._constructors and named.get("device") is None and torch.get_default_device().type != "meta":
                 named["device"] = "cpu"
             if func is torch.Tensor.to and len(args) > 1 and type(args[1]) is int:
                 args = (args[0], "cpu", *args[2:])
@@ -106,11 +107,6 @@ def _is_on_cuda(tensor: torch.Tensor) -> bool:
 def _itself(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     del args, kwargs
     return tensor
-
-
-def _on_meta() -> bool:
-    device = torch.get_default_device()
-    return device.type == "meta"
 
 
 @contextlib.contextmanager
@@ -308,9 +304,7 @@ class _Addresses:
         self._next = itertools.count(1)
 
     def of(self, tensor: Any) -> int:
-        base = self._known.setdefault(
-            tensor.untyped_storage()._cdata, _FIRST_ADDRESS + (next(self._next) << 24) * _ALIGNED
-        )
+        base = self._known.setdefault(storage_of(tensor), _FIRST_ADDRESS + (next(self._next) << 24) * _ALIGNED)
         return base + tensor.storage_offset() * tensor.element_size()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-from forewarp.gpu_runner.worker.operations import OperationMode
+from forewarp.gpu_runner.worker.operations import OperationMode, flop_formulas
 from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.inspection.tracing.values import LibraryCall
 
@@ -50,7 +50,7 @@ class Operators(OperationMode):
         """Record to `recorder`; `values` says that tensors have values, so that costly operators are passed over."""
         super().__init__()
         self.recorder, self.values = recorder, values
-        self.costly = _flop_formulas() if values else {}
+        self.costly = flop_formulas() if values else {}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
@@ -90,12 +90,6 @@ def _repeated(func: Any, size: Sequence[int], named: Mapping[str, Any]) -> torch
     flat[:whole].view(-1, _REPEATED).copy_(block)
     flat[whole:].copy_(block[: flat.numel() - whole])
     return result
-
-
-def _flop_formulas() -> Mapping[Any, Any]:
-    from torch.utils.flop_counter import flop_registry
-
-    return flop_registry
 
 
 def _meta(tensor: torch.Tensor) -> torch.Tensor:

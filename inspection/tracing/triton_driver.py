@@ -17,6 +17,7 @@ import torch
 
 from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes
+from forewarp.gpu_runner.worker.nest import storage_of
 from forewarp.inspection.tracing.masquerade import capability, constant, replaced
 from forewarp.inspection.tracing.recorder import Recorder, words
 from forewarp.inspection.tracing.values import TracedLaunch
@@ -131,9 +132,8 @@ def _bytes_of(values: Sequence[Any]) -> int:
     found: dict[int, int] = {}
     for value in values:
         if isinstance(value, torch.Tensor):
-            storage: Any = value.untyped_storage()
-            size = min(value.numel() * value.element_size(), storage.nbytes())
-            found[storage._cdata] = max(size, found.get(storage._cdata, 0))
+            key, size = storage_of(value), min(value.nbytes, value.untyped_storage().nbytes())
+            found[key] = max(size, found.get(key, 0))
     return sum(found.values())
 
 

@@ -6,9 +6,9 @@ stand-in at once.
 """
 
 from __future__ import annotations
-import __future__
 
 import ast
+import codeop
 import hashlib
 import json
 import os
@@ -16,9 +16,10 @@ import shutil
 import sys
 import tempfile
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from forewarp.core.values import Candidate, Target
@@ -29,7 +30,6 @@ from forewarp.gpu_runner.compilers.extension.settings import arch_list, set_arch
 from forewarp.gpu_runner.compilers.process import MANIFEST, CompileError
 
 _LOADERS = {"load", "load_inline"}
-_FUTURES = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 
 
 class StandIn(types.ModuleType):
@@ -194,19 +194,20 @@ def run_module(source: str, path: Path) -> list[str]:
 def _run(tree: ast.Module, source: str, path: Path) -> Iterator[str]:
     """Run a module's statements, then those that lead to a loader inside of functions; yield what failed."""
     path.write_text(source)
-    flags = compile(tree, str(path), "exec").co_flags & _FUTURES
+    compiler: Any = codeop.Compile()  # it keeps to the module's future statements
+    compiler(tree, str(path), "exec")
     module = types.ModuleType("candidate_module")
     module.__file__ = str(path)
     sys.modules[module.__name__] = module
     try:
         for statement in tree.body:
-            yield from _try(statement, module.__dict__, path, flags)
+            yield from _try(statement, module.__dict__, path, compiler)
         # Such as a loader called by ModelNew's constructor. What the module's own run has built is known by now.
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
                 names = dict(module.__dict__)
                 for statement in _leading_to_loader(function):
-                    list(_try(statement, names, path, flags))
+                    list(_try(statement, names, path, compiler))
     finally:
         del sys.modules[module.__name__]
 
@@ -234,8 +235,8 @@ def _called(node: ast.Call) -> str:
             return ""
 
 
-def _try(statement: ast.stmt, names: dict[str, Any], path: Path, flags: int) -> Iterator[str]:
-    code = compile(ast.Module([statement], []), str(path), "exec", flags=flags, dont_inherit=True)
+def _try(statement: ast.stmt, names: dict[str, Any], path: Path, compiler: Callable[..., CodeType]) -> Iterator[str]:
+    code = compiler(ast.Module([statement], []), str(path), "exec")
     try:
         exec(code, names)
     except (Exception, SystemExit) as e:

@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from forewarp.gpu_runner.formats.plan import Argument, ResolvedLaunch
+from forewarp.gpu_runner.worker.nest import storage_of
 from forewarp.gpu_runner.worker.operations import OperationMode
 from forewarp.gpu_runner.worker.problem import dtype_name, import_text, outputs_of, tensors_of
 from forewarp.inspection.emulation.interpreter import internals
@@ -223,12 +224,6 @@ class _Unfilled(OperationMode):
     def leaves_open(self, tensor: torch.Tensor) -> bool:
         """Return whether a tensor lies in one of these storages."""
         return storage_of(tensor) in map(storage_of, self.tensors)
-
-
-def storage_of(tensor: torch.Tensor) -> int:
-    """Return a number that tells storages of living tensors apart, those without values too."""
-    storage: Any = tensor.untyped_storage()
-    return storage._cdata
 
 
 class ModuleRun(KernelRun):

@@ -1,9 +1,9 @@
 """Run a file's statements one by one, so that one that fails does not hide what comes after it."""
 
 from __future__ import annotations
-import __future__
 
 import ast
+import codeop
 import contextlib
 import importlib
 import importlib.util
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from forewarp.gpu_runner.worker.toolchain import private
@@ -31,11 +31,15 @@ Bounded = Callable[[str, Callable[[], object]], str]
 
 @dataclass(slots=True)
 class LoadedFile:
-    """The module that a file became, as far as it got; `problems` say which statements failed."""
+    """The module that a file became, as far as it got; `problems` say which statements failed.
+
+    `compiler` keeps to the file's future statements.
+    """
 
     module: ModuleType
     tree: ast.Module
     path: str
+    compiler: Callable[..., CodeType]
     problems: list[str] = field(default_factory=list[str])
 
 
@@ -46,6 +50,8 @@ def load(file: SourceFile, bounded: Bounded) -> LoadedFile:
     """
     path = _place(file)
     tree = ast.parse(file.source, path)
+    compiler: Any = codeop.Compile()
+    compiler(tree, path, "exec")
     package, root = package_of(Path(path))
     sys.path.insert(0, str(root))
     sys.meta_path.insert(0, _Beside(root))
@@ -55,22 +61,21 @@ def load(file: SourceFile, bounded: Bounded) -> LoadedFile:
         name = f"{package}.{Path(path).stem}"
         problem = bounded(f"importing {name}", lambda: imported.append(importlib.import_module(name)))
         if imported and not problem:
-            return LoadedFile(imported[0], tree, path)
+            return LoadedFile(imported[0], tree, path, compiler)
         problems.append(problem)
-    loaded = LoadedFile(_module(path, package), tree, path, problems)
-    flags = _future(tree)
+    loaded = LoadedFile(_module(path, package), tree, path, compiler, problems)
     for statement in tree.body:
-        _run(statement, loaded, flags, bounded)
+        _run(statement, loaded, bounded)
     return loaded
 
 
 def run_main(loaded: LoadedFile, bounded: Bounded) -> str:
     """Run the statements under `if __name__ == "__main__"`; return what went wrong."""
-    flags, problem = _future(loaded.tree), ""
+    problem = ""
     for statement in loaded.tree.body:
         if _is_main(statement):
             assert isinstance(statement, ast.If)
-            code = _compiled(statement.body, loaded.path, flags)
+            code = loaded.compiler(ast.Module(statement.body, []), loaded.path, "exec")
             problem = bounded("the __main__ block", lambda code=code: exec(code, loaded.module.__dict__))
     return problem
 
@@ -166,22 +171,13 @@ def _module(path: str, package: str) -> ModuleType:
     return module
 
 
-def _future(tree: ast.Module) -> int:
-    names = [a.name for n in tree.body if isinstance(n, ast.ImportFrom) and n.module == "__future__" for a in n.names]
-    return sum(getattr(__future__, name).compiler_flag for name in names if hasattr(__future__, name))
-
-
-def _compiled(body: list[ast.stmt], path: str, flags: int) -> Any:
-    return compile(ast.Module(body, []), path, "exec", flags, dont_inherit=True)
-
-
 def _is_main(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test)
 
 
-def _run(statement: ast.stmt, loaded: LoadedFile, flags: int, bounded: Bounded) -> None:
+def _run(statement: ast.stmt, loaded: LoadedFile, bounded: Bounded) -> None:
     def attempt(one: ast.stmt) -> str:
-        code = _compiled([one], loaded.path, flags)
+        code = loaded.compiler(ast.Module([one], []), loaded.path, "exec")
         return bounded(f"line {one.lineno}", lambda: exec(code, loaded.module.__dict__))
 
     if _is_main(statement):
