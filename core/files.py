@@ -27,6 +27,11 @@ def import_file(path: Path, name: str) -> ModuleType:
     return module
 
 
+def literal(text: str) -> str:
+    """Return a string literal that reads as the text does where that can be."""
+    return repr(text) if "'''" in text or "\\" in text or text.endswith("'") else f"'''\\\n{text}'''"
+
+
 def write_whole(path: Path, content: str | bytes, mode: int | None = None) -> None:
     """Write a file beside its place first, so that a full disk or a kill leaves what was there; raises OSError.
 

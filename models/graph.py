@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,6 +21,11 @@ from forewarp.gpu_runner.worker.operations import Seen
 from forewarp.gpu_runner.worker.problem import ReferenceFailed
 from forewarp.gpu_runner.worker.tracebacks import first_line
 from forewarp.models.jobs import ModelGraph, Statement
+
+
+class NoGraph(ReferenceFailed):
+    """The model runs, but its graph cannot be written out."""
+
 
 MOST_CONSTANT = 1024
 """Elements of a tensor that a model makes of literals."""
@@ -52,7 +59,7 @@ class RecordedGraph:
 
 
 def record(model: torch.nn.Module, args: Sequence[Any]) -> RecordedGraph:
-    """Export a model called with `args` and run its graph once; raises `ReferenceFailed` where that cannot be done."""
+    """Export a model called with `args` and run its graph once; raises `NoGraph` where that cannot be done."""
     program = _exported(model, tuple(args))
     signature = program.graph_signature
     state = {**program.state_dict, **program.constants}
@@ -70,7 +77,7 @@ def record(model: torch.nn.Module, args: Sequence[Any]) -> RecordedGraph:
             held[name] = cast("torch.Tensor", state[str(spec.target)])
             constants[name] = _constant(held[name])
         else:
-            raise ReferenceFailed(f"the model holds a {kind.lower().replace('_', ' ')}, which cannot be written out")
+            raise NoGraph(f"the model holds a {kind.lower().replace('_', ' ')}, which cannot be written out")
     order = {node: place for place, node in enumerate(program.graph.nodes)}
     recorder = _Recorder({**held, **dict(zip(inputs, pytree.tree_leaves(tuple(args)), strict=True))}, order)
     for node in program.graph.nodes:
@@ -85,7 +92,7 @@ def record(model: torch.nn.Module, args: Sequence[Any]) -> RecordedGraph:
             name = next(n for n, path in weights.items() if path == spec.target)
             recorder.statements.append(Statement("", f"{name}.copy_({value.name})", (name, str(value.name)), "change"))
         else:
-            raise ReferenceFailed("the model writes to its inputs, so its graph is no function of them")
+            raise NoGraph("the model writes to its inputs, so its graph is no function of them")
     out = program.call_spec.out_spec
     nest = "" if out is None or out.is_leaf() else pytree.treespec_dumps(out)
     described = tuple(
@@ -101,14 +108,26 @@ def _exported(model: torch.nn.Module, args: tuple[Any, ...]) -> torch.export.Exp
     problems: list[str] = []
     for strict in (False, True):
         try:
-            # With no decompositions it stays as the model wrote it, but writes to no value.
-            return torch.export.export(model, args, strict=strict).run_decompositions({})
+            with _silence():
+                # With no decompositions it stays as the model wrote it, but writes to no value.
+                return torch.export.export(model, args, strict=strict).run_decompositions({})
         except Exception as e:  # export raises whatever the model makes of values that are not there
             problems.append(f"{type(e).__name__}: {first_line(e)}")
-    raise ReferenceFailed(
+    raise NoGraph(
         "torch.export makes no graph of the model, such as where the elements of tensors decide what is computed: "
         + "; ".join(dict.fromkeys(problems))
     )
+
+
+@contextmanager
+def _silence() -> Generator[None]:
+    """Keep torch from logging and printing whole graphs; what it raises says what was wrong."""
+    logging.disable(logging.WARNING)
+    try:
+        with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _constant(tensor: torch.Tensor) -> str:
@@ -165,7 +184,7 @@ class _Recorder:
     def add(self, node: torch.fx.Node) -> None:
         """Run one node."""
         if node.op != "call_function" or isinstance(node.target, HigherOrderOperator):
-            raise ReferenceFailed(
+            raise NoGraph(
                 f"the model has {node.target}, an operation that holds a graph of its own, which cannot be written out"
             )
         uses = tuple(dict.fromkeys(str(n.name) for n in node.all_input_nodes))
@@ -246,7 +265,7 @@ def _form(value: Any) -> str:
     if value is None or isinstance(value, bool | int | float | str | torch.dtype | torch.layout | torch.memory_format):
         return repr(value)
     kind = type(value).__name__
-    raise ReferenceFailed(f"an operation of the model takes a {kind}, which cannot be written out")
+    raise NoGraph(f"an operation of the model takes a {kind}, which cannot be written out")
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from forewarp.core.files import template
+from forewarp.core.files import literal, template
 from forewarp.models.jobs import ModelGraph, Statement, Subgraph, SubgraphPlace
 
 
@@ -62,12 +62,7 @@ def _compiled(base: str) -> str:
 
 
 def _strings(texts: Mapping[str, str]) -> str:
-    return "{" + ",\n".join(f"{name!r}: {_literal(text)}" for name, text in texts.items()) + "}"
-
-
-def _literal(text: str) -> str:
-    """Return a string literal that reads as the text does where that can be."""
-    return repr(text) if "'''" in text or "\\" in text or text.endswith("'") else f"'''\\\n{text}'''"
+    return "{" + ",\n".join(f"{name!r}: {literal(text)}" for name, text in texts.items()) + "}"
 
 
 def _own(text: str) -> str:

@@ -5,7 +5,9 @@ Runs confined in a child of the worker, as all code of tasks does.
 
 from __future__ import annotations
 
+import os
 import resource
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +28,7 @@ from forewarp.gpu_runner.worker.problem import ReferenceFailed, build_model, loa
 from forewarp.gpu_runner.worker.requests import TaskFailure, TaskJob
 from forewarp.gpu_runner.worker.task_confinement import run_confined
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
-from forewarp.models.graph import GraphProgram, RecordedGraph, record
+from forewarp.models.graph import GraphProgram, NoGraph, RecordedGraph, record
 from forewarp.models.jobs import KernelTime, ModelProfile, PeakJob, ProfileJob, Subgraph, SubgraphPlace
 from forewarp.models.partition import RIDGE, OperationNode, Partition
 from forewarp.models.problem_text import Piece, drawn, parameter_names, problem
@@ -37,6 +39,9 @@ _LEAST_CALLS, _MOST_CALLS = 2, 30
 _SHARE = 0.3
 """Of the seconds that are left of a job: for calls of the model as it is, made twice, and for those of its graph."""
 _MOST_KERNELS = 50
+_PART = (
+    "profile a part of the model that has none of this: --call NAME, a function that returns the part and its inputs"
+)
 _NARROWED = 8
 """Times that inputs of a task may be drawn narrower, by `_NARROWER` each, until its results are finite."""
 _NARROWER = 0.25
@@ -59,8 +64,11 @@ def _checked(job: TaskJob, work: Callable[[torch.nn.Module, Any], Any]) -> Any:
     try:
         with running_reference("the model"), torch.no_grad():
             loaded = load_problem(job, job.workloads[0], _SEED)
+            sys.modules[loaded.module.__name__] = loaded.module  # torch.export imports what it has traced
             model = build_model(loaded.module, "Model", loaded.module, job.device, _SEED, job.task.mode)
             return work(model, loaded.arguments(_SEED, job.device))
+    except NoGraph as e:
+        return TaskFailure(str(e), hint=_PART, doing="profiled")
     except ReferenceFailed as e:
         return TaskFailure(str(e))
     except Exception as e:
@@ -133,6 +141,7 @@ def _timed(call: Callable[[], Any], device: str) -> float:
 
 
 def _profiled(device: str) -> Any:
+    os.environ["KINETO_LOG_LEVEL"] = "99"  # it would tell of its stages on the user's terminal
     on_gpu = [ProfilerActivity.CUDA] if device == "cuda" else []
     return profile(activities=[ProfilerActivity.CPU, *on_gpu])
 

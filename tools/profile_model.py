@@ -15,6 +15,7 @@ from pydantic import Field
 from forewarp.core.errors import TaskError, UsageError
 from forewarp.core.values import Target, Task
 from forewarp.gpu_runner.formats import task as tasks
+from forewarp.gpu_runner.formats.beside import with_modules
 from forewarp.gpu_runner.formats.task import KERNELBENCH_NAMES
 from forewarp.gpu_runner.statistics import student_quantile
 from forewarp.models.jobs import ModelProfile, Subgraph
@@ -143,17 +144,22 @@ def open_model(
 
 
 def model_task(path: str, call: str = "") -> Task:
-    """Return a model's file as a task: a KernelBench file, or one whose function `call` returns module and inputs."""
-    sources.check_file(Path(path).expanduser(), "the file")
+    """Return a model's file as a task: a KernelBench file, or one whose function `call` returns module and inputs.
+
+    What it imports from its folder becomes a part of its text.
+    """
+    file = Path(path).expanduser()
+    sources.check_file(file, "the file")
     if not call:
         try:
-            return tasks.load(path)
+            task = tasks.load(path)
+            return replace(task, reference=with_modules(task.reference, file.parent)) if file.is_file() else task
         except TaskError as e:
             if e.hint:
                 e.hint += "\n\nor pass --call NAME: a function of the file that returns the model and its inputs"
             raise
     try:
-        source = Path(path).expanduser().read_text(encoding="utf-8")
+        source = with_modules(file.read_text(encoding="utf-8-sig"), file.parent)
         names = {getattr(n, "name", "") for n in ast.parse(source).body}
     except (OSError, ValueError, SyntaxError) as e:
         raise TaskError(f"{path} cannot be read: {e}") from None

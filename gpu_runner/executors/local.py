@@ -463,9 +463,9 @@ def _answer_of(task: Task, reply: Reply, limit_s: float, late: str = "") -> dict
     if any(sign in why for sign in _REFUSALS):
         hint = (
             "a task's code runs without network, and no files exist for it but its own and its tools': name folders "
-            f"that it has to read in {toolchain.EXTRA}, separated by colons"
+            f"that it has to read in {toolchain.EXTRA}, separated by colons, and files by their full paths"
         )
-    raise TaskError(f"the reference of {task.name} cannot be run: {why}", hint=hint)
+    raise TaskError(f"the reference of {task.name} cannot be {failed.doing}: {why}", hint=hint)
 
 
 def _parse_module(candidate: Candidate) -> Build:

@@ -241,9 +241,13 @@ class JobEnding:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """Answer of a job whose task could not be run: `error`, what it printed, and the job's status."""
+    """Answer of a job whose task could not be run: `error`, what it printed, and the job's status.
+
+    `doing` says what the reference cannot be, if not run.
+    """
 
     error: str
     log: str = ""
     hint: str = ""
     status: str = ""
+    doing: str = "run"

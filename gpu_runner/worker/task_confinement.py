@@ -11,6 +11,7 @@ import json
 import os
 import select
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import replace
@@ -81,6 +82,7 @@ def confine_task(
     if needs_caution(folder, device):
         how = replace(how, cautious=True)
     os.chdir(how.folder)
+    sys.argv[1:] = []  # scripts parse them, and the server's are not theirs
     environment.use_folder(how.folder)
     return protections.confine(how)
 

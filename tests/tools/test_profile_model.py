@@ -147,7 +147,10 @@ def build():
 @pytest.mark.slow
 def test_a_function_may_give_the_module_and_its_inputs(tmp_path: Path) -> None:
     path = tmp_path / "called.py"
-    path.write_text(CALLED)
+    head, _, end = CALLED.partition("\n\ndef build")  # a script with arguments, whose model lies beside it
+    (tmp_path / "cached.py").write_text(head)
+    script = "import argparse\nimport torch\nfrom cached import Cached\nargparse.ArgumentParser().parse_args()\n"
+    path.write_text(f"{script}\n\ndef build{end}")
     result = profile_model(ProfileRequest(model=path, call="build", place=HERE))
     assert [line.operations for line in result.lines] == ["linear"]
     with pytest.raises(UsageError, match="defines no function other"):
