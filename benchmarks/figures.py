@@ -153,12 +153,12 @@ def trust() -> Iterator[Row]:
     """Cheats, honest kernels and faults."""
     other = load("h200/elsewhere.json")["results"]
     accepted = ", ".join(f"{name} accepts {_accepted(rows)}" for name, rows in other.items())
-    for name in ("trust_h200.json", "trust_cpu.json"):
+    for name in ("trust_h100.json", "trust_cpu.json"):
         found = load(name)
         cheats, honest = found["cheats"], found["honest"]
         yield (
             f"cheats as they should be, {found.get('device', name)}",
-            accepted if "h200" in name else "",
+            accepted if found["kind"] == "cuda" else "",
             f"{sum(c['right'] for c in cheats)} of {len(cheats)}",
             "all, or listed",
         )
@@ -711,10 +711,10 @@ def readme() -> Iterator[Row]:
         "; ".join(f"{sum(_told(r) for r in rows)} of {sum(r['measurements'] for r in rows)}" for rows in by_device),
         "≤ 1 %",
     )
-    trusted = [load(f"trust_{name}.json") for name in ("h200", "cpu")]
+    trusted = [load(f"trust_{name}.json") for name in ("h100", "cpu")]
     for kind, title in (("cheats", "cheats as they should be"), ("honest", "honest kernels believed")):
         counts = "; ".join(_believed(t[kind]) for t in trusted)
-        yield f"{title}: H200; CPU", counts, "all"
+        yield f"{title}: H100; CPU", counts, "all"
 
 
 def _pair(found: dict[str, Any]) -> str:
