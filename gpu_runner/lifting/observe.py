@@ -154,13 +154,14 @@ class _Subject:
         self.values = contiguous(problem.inputs(self.random_seed, "cuda"))
         with allocator.each_alone(MOST_ALONE):
             self.values = copies(self.values)
-        self.call: Callable[..., Any] = reference
+        call: Callable[..., Any] = reference
         if module is not None:
             extensions.install(module.artefact, module.manifest)
             with allocator.each_alone(MOST_ALONE // 2, SMALL):
-                self.call = problem.bind(import_text(module.source), "cuda", reference.state_dict())
+                call = problem.bind(import_text(module.source), "cuda", reference.state_dict())
         torch.cuda.synchronize()
-        called = self.call.module if isinstance(self.call, OnNest) else self.call
+        self.call = _made_here(call) if self.is_reference else call
+        called = call.module if isinstance(call, OnNest) else call
         held = held_by(called) if isinstance(called, torch.nn.Module) else {}
         self.state = {k: v for k, v in held.items() if k in signature.state}
         self.weights = {k: v for k, v in held.items() if k not in signature.state and v.is_contiguous()}
@@ -192,6 +193,18 @@ class _Subject:
         wanted = [(tuple(o.shape), o.dtype) for o in self.signature.outputs]
         if shapes != wanted:
             raise WrongResult(f"forward returned {shapes}, the task returns {wanted}")
+
+
+def _made_here(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the call with the GPU as torch's default device: tensors made on the host and brought over (a module that
+    is built within the call) cannot be captured.
+    """
+
+    def made_here(*values: Any) -> Any:
+        with torch.device("cuda"):
+            return call(*values)
+
+    return made_here
 
 
 def own_output(

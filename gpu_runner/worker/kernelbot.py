@@ -96,17 +96,33 @@ class KernelBotProblem(Problem):
 
     def _generate(self, seed: int) -> tuple[list[Any], NestBuilder]:
         seed %= SEEDS
-        torch.manual_seed(seed)
-        random.seed(seed)
         generate = self.module.generate_input
         arguments = dict(self.constants)
         if _takes_seed(generate):
             arguments["seed"] = seed
-        data = generate(**arguments)
+        data = self._drawn(generate, arguments, seed)
         values, build = flatten(data)
         if not any(isinstance(v, torch.Tensor) for v in values):
             raise ValueError(f"generate_input returned {type(data).__name__} without a tensor in it")
         return values, build
+
+    def _drawn(self, generate: Callable[..., Any], arguments: Mapping[str, Any], seed: int) -> Any:
+        """Return the data of a seed, drawn with the GPU as torch's default device where the task allows that.
+
+        What is sampled on the host and brought over takes seconds, at every draw. A task with a generator of the host's
+        refuses; it is called as it is.
+        """
+        where = self.known.setdefault("drawn on", self.device)
+        torch.manual_seed(seed)
+        random.seed(seed)
+        if where == "cpu":
+            return generate(**arguments)
+        try:
+            with torch.device(where):
+                return generate(**arguments)
+        except Exception:
+            self.known["drawn on"] = "cpu"
+        return self._drawn(generate, arguments, seed)
 
     def _first(self, device: str) -> tuple[list[Any], NestBuilder]:
         """Return values and nest for a seed that means nothing; tensors on the meta device."""

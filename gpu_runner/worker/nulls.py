@@ -80,14 +80,12 @@ class Examination:
         with outside.seen() as calling:  # apart: what is above loads much of torch, once
             outputs_of(model(*copies(values)))
         self.asked = {"when it is loaded": list(dict.fromkeys((*loading, *making))), "in each call": calling}
-        self.random = seen.random
         self.counts = sorted(name for name, value in _numbers_of(model).items() if numbers.get(name) != value)
-        self.problem = loaded.described(signature.state, random=signature.random or bool(self.random))
         self.inner = loaded.model(self.device)
         self.state = State(self.inner, signature.state)
-        if not self.random and self._follows_seeds():
-            self.random = ["an operation that torch does not mark as random"]
-            self.problem = self.problem.described(signature.state, random=True)
+        follows = _follows_seeds(AlikeCalls(self.inner, self.state, None), values, marked=bool(seen.random))
+        self.random = (seen.random or ["an operation that torch does not mark as random"]) if follows else []
+        self.problem = loaded.described(signature.state, random=follows)
         self.check = self.problem.checker()
         self.oracle = ""
         self.refused: list[str] = []
@@ -106,13 +104,6 @@ class Examination:
         notes = [*self.notes, *(f"perturbed inputs are left out: {why}" for why in dict.fromkeys(self.refused))]
         found = tuple(self.problems), tuple(notes), tuple(self.random)
         return WorkloadReport(self.workload.name, self.oracle, nulls, *found)
-
-    def _follows_seeds(self) -> bool:
-        """Return whether outputs depend on torch's seed, and on nothing else that differs between calls."""
-        values = self.problem.inputs(fresh_seed(), self.device)
-        calls = [AlikeCalls(self.inner, self.state, seed)(*copies(values)) for seed in (1, 1, 2)]
-        one, same, other = ([c.clone() for c in call] for call in calls)
-        return _alike(one, same) and not _alike(one, other)
 
     def _draw(self) -> Draw:
         values, seed = self.problem.inputs(fresh_seed(), self.device), fresh_seed()
@@ -363,6 +354,19 @@ def _altered(tensor: torch.Tensor) -> torch.Tensor | None:
         return (wide * 0.5 + 0.25).to(tensor.dtype)
     rolled = tensor.flatten().roll(1).view(tensor.shape)
     return None if same_bytes(rolled.contiguous(), tensor.contiguous()) else rolled
+
+
+def _follows_seeds(calls: AlikeCalls, values: Sequence[Any], *, marked: bool) -> bool:
+    """Return whether outputs depend on torch's seed, and on nothing else that differs between calls.
+
+    Of operations that are `marked` as random it is enough that outputs differ: what they draw may be overwritten, as
+    initial weights are.
+    """
+    found: list[list[torch.Tensor]] = []
+    for calls.seed in (1, 1, 2):
+        found.append([o.clone() for o in calls(*copies(values))])
+    one, same, other = found
+    return not _alike(one, other) and (marked or _alike(one, same))
 
 
 def _numbers_of(model: torch.nn.Module) -> dict[str, Any]:

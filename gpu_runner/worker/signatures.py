@@ -85,6 +85,10 @@ def _describe_on(
         raise ValueError("forward returns nothing to compare: no tensor, no number, and no input is changed")
     aliases = {str(o): i for o, output in enumerate(outputs) for i in written if _same(output, tensors[i])}
     state = _changed(model, held, versions[len(tensors) :], before, seen.statistics)
+    random = bool(seen.random)
+    if random and real and not (state or written):
+        # Numbers that no output depends on, such as initial weights that are overwritten, do not count.
+        random = not all(map(_alike, outputs_of(model(*copies(old))), outputs))
     weights = model.state_dict()
     backward = problem.backward_on(device)
     moved = [*weights.values(), *(o for i, o in enumerate(outputs) if str(i) not in aliases), *tensors]
@@ -106,7 +110,7 @@ def _describe_on(
         aliases=aliases,
         needed_flops=(counted or 0.0) if seen.all_needed and backward is None else 0.0,
         state=state,
-        random=bool(seen.random),
+        random=random,
         operations=seen.operations,
         backward=backward,
     )

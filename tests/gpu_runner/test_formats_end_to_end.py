@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.shared_executors import limited
+from support.small_tasks import WITHIN
 
 from forewarp.core.values import Candidate, DeviceKind, Measurement, Task, Workload
 from forewarp.gpu_runner.devices import detect_cuda
@@ -208,6 +209,13 @@ class TestOnTheGpu:
     def test_a_kernelbot_folder(self, gpu: LocalExecutor) -> None:
         result = measure(gpu, vectoradd(), SUBMISSION)
         assert result.status == "ok", result.log
+
+    def test_a_reference_that_builds_a_module_on_the_host_is_lifted(self, gpu: LocalExecutor) -> None:
+        task = Task("within", "within", WITHIN, {"cuda": (Workload("w", {"rows": 999, "cols": 64}),)}, format="gpumode")
+        kernel = "def custom_kernel(data):\n    return data[0] @ data[1].t()"
+        result = measure(gpu, task, candidates.from_source(kernel, "python"))
+        assert result.status == "ok", result.log
+        assert result.environment["anchor"] == "lifted"
 
     def test_device_only_code_writes_the_buffer_that_the_reference_returns(self, gpu: LocalExecutor) -> None:
         launch = '[[launch]]\nkernel = "axpy"\ngrid = ["cdiv(numel(x), 256)"]\nblock = [256]\nargs'

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from support.jobs import describe, task_job
+from support.small_tasks import WITHIN
 
 from forewarp.core.values import Task, Workload
 from forewarp.gpu_runner.worker import problem, signatures
-from forewarp.gpu_runner.worker.kernelbot import retarget
+from forewarp.gpu_runner.worker.kernelbot import KernelBotProblem, retarget
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.nest import flatten, leaves
 from forewarp.gpu_runner.worker.oracle import oracle
@@ -113,6 +114,23 @@ def custom_kernel(data: input_t):
 """
     (result,) = loaded.bind(import_text(submission), "cpu", {})(*values)
     assert torch.allclose(result.double(), exact[0], atol=1e-5)
+
+
+def test_random_numbers_that_are_overwritten_do_not_make_a_reference_random() -> None:
+    assert not signatures.describe_job(job(WITHIN, {}), SHAPE).random
+    kept = WITHIN.replace("layer.weight = ", "layer.other = ")
+    assert signatures.describe_job(job(kept, {}), SHAPE).random
+
+
+@pytest.mark.parametrize(
+    ("draw", "where"), [("torch.randn(rows, cols)", "meta"), ("torch.tensor(torch.randn(rows, cols).tolist())", "cpu")]
+)
+def test_inputs_are_drawn_on_the_device_where_the_task_allows_it(draw: str, where: str) -> None:
+    text = WITHIN.replace("torch.distributions.Cauchy(0, 2).sample((rows, cols))", draw)
+    module = load_problem(job(text, {}), SHAPE, 0).module
+    loaded = KernelBotProblem(module, "w", 0, SHAPE.constants, device="meta")
+    loaded.inputs(1, "meta")
+    assert loaded.known["drawn on"] == where
 
 
 def test_the_source_of_a_task_is_known_to_inspect() -> None:

@@ -122,3 +122,21 @@ extern "C" __global__ void softmax(const float* x, const float* w, float* y, int
 def cuda(after: str = "") -> Candidate:
     """The same for a GPU, device-only, with code that runs after it."""
     return Candidate(CUDA.replace("/*AFTER*/", after), "cuda")
+
+
+WITHIN = """
+import torch
+
+def generate_input(rows, cols, seed):
+    return torch.distributions.Cauchy(0, 2).sample((rows, cols)), torch.randn(cols, cols)
+
+def ref_kernel(data):
+    x, weight = data
+    layer = torch.nn.Linear(x.shape[1], x.shape[1], bias=False).to(x.device)
+    layer.weight = torch.nn.Parameter(weight)
+    return layer(x)
+
+def check_implementation(data, output):
+    return torch.allclose(output, ref_kernel(data), rtol=1e-3, atol=1e-3)
+"""
+"""A KernelBot reference that samples inputs on the host, and builds a module whose weights it then replaces."""
