@@ -17,6 +17,7 @@ from forewarp.core.values import Task
 from forewarp.gpu_runner.formats.task import BUNDLED_POOL
 from forewarp.search.events import Event
 from forewarp.search.loop import Search
+from forewarp.search.proposers.advice import seeds_on
 from forewarp.search.settings import SearchSettings
 from forewarp.tools import session as sessions
 from forewarp.tools.parts import Place
@@ -120,6 +121,8 @@ def _with_seeds(task: Task, request: SearchRequest, own: Own, executor: Executor
     begins = own.proposer is None and request.place.device != "replay"
     kind = executor.target.kind
     with proposing_plan(task, request.place):
+        if not request.seed_kernels and request.place.device != "replay":
+            task = replace(task, seeds=seeds_on(task, executor.target))
         return sessions.with_seeds(
             *(task, kind, request.seed_kernels, request.language),
             make=sessions.seed_maker(kind, executor) if begins else None,

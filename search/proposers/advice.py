@@ -1,11 +1,13 @@
-"""Cards that a writer of kernels is given for a task."""
+"""What is known of a task's kernels on a target: cards for who writes them, and seeds to begin with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from forewarp.core.roofline import flops_per_byte
-from forewarp.core.values import Signature, Target, Task
+from forewarp.core.values import Candidate, Signature, Target, Task
+from forewarp.gpu_runner.formats import candidate as candidates
+from forewarp.gpu_runner.formats import plan as plans
 from forewarp.prompts import cards
 from forewarp.prompts.cards import Card
 
@@ -16,5 +18,28 @@ def cards_for(
     """Return the cards that apply on a target, by the task's own work, if known, and the `facts` of a program."""
     if signatures:
         facts = {"flops_per_byte": flops_per_byte(signatures)} | dict(facts)
-    told = f"{task.name} {task.family} {task.reference}"
-    return cards.choose(told, target.arch, languages, facts)
+    return cards.choose(_told(task), target.arch, languages, facts)
+
+
+def seeds_on(task: Task, target: Target) -> tuple[Candidate, ...]:
+    """Return the task's seeds; a card's kernel for this very architecture takes the place of one that it can stand for.
+
+    That is one in the same language with the same inputs and outputs. A seed runs on every card, and reaches a quarter
+    of what Hopper's own matrix instructions do.
+    """
+    mine = [
+        candidates.from_source(card.source, "cuda")
+        for card in cards.every()
+        if card.architectures and card.example.endswith(".cu") and card.applies(_told(task), target.arch, ["cuda"], {})
+    ]
+    return tuple(next((c for c in mine if _interface(c) == _interface(seed)), seed) for seed in task.seeds)
+
+
+def _told(task: Task) -> str:
+    """Return all text that says what a task is."""
+    return f"{task.name} {task.family} {task.reference}"
+
+
+def _interface(kernel: Candidate) -> tuple[object, ...]:
+    plan = plans.parse(kernel)
+    return kernel.language, plan.inputs, plan.outputs

@@ -9,7 +9,10 @@ from support.synthetic_executor import BEST, SOURCE, TARGET, SyntheticExecutor, 
 
 from forewarp.core.protocols import Known, Proposer, Subject, Trial
 from forewarp.core.values import Candidate, Target, Task
+from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.formats import plan as plans
+from forewarp.gpu_runner.formats import task as tasks
+from forewarp.search.proposers.advice import seeds_on
 from forewarp.search.proposers.recorded import PoolProposer
 from forewarp.search.proposers.tunables import TunablesProposer
 
@@ -64,6 +67,17 @@ def test_seeds_of_another_kind_of_device_are_left_out() -> None:
     assert {p.candidate.language for p in propose(task(seed(), cuda), [], set(), 9)} == {"cpp"}
     gpu = Target("gpu", "cuda", "sm_90", 132)
     assert {p.candidate.language for p in propose(task(seed(), cuda), [], set(), 9, target=gpu)} == {"cuda"}
+
+
+def test_on_hopper_a_cards_kernel_takes_the_place_of_the_seed_that_it_can_stand_for() -> None:
+    product = tasks.load("matmul")
+    on_hopper = seeds_on(product, known_targets()["h100"])
+    assert [s.language for s in on_hopper] == [s.language for s in product.seeds]
+    assert [s for s in on_hopper if "wgmma" in s.source] == [s for s in on_hopper if s not in product.seeds]
+    assert sum(s not in product.seeds for s in on_hopper) == 1
+    assert seeds_on(product, known_targets()["a100"]) == product.seeds
+    other = tasks.load("cross_entropy")  # the card's kernel for it returns a gradient, too
+    assert seeds_on(other, known_targets()["h100"]) == other.seeds
 
 
 def test_a_seed_without_a_plan_is_proposed_as_it_is() -> None:

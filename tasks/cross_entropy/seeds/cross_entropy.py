@@ -2,12 +2,11 @@
 format = 1
 inputs = ["logits", "targets"]
 outputs = ["loss"]
-constraints = ["BLOCK <= 2048 * WARPS"]
+constraints = ["512 * WARPS <= BLOCK", "BLOCK <= 2048 * WARPS"]
 
 [tunables]
-PASSES = [2, 1]                          # reads of each part of a row; 1 keeps a running maximum and sum
 PARTS = [1, 2, 4, 8]                     # programs that share a row
-BLOCK = [1024, 512, 2048, 4096, 8192]    # columns per step
+BLOCK = [4096, 1024, 2048, 8192]         # columns per step
 WARPS = [4, 1, 2, 8, 16]
 STAGES = [1, 2, 3]
 
@@ -21,13 +20,14 @@ sums = { dtype = "float32", shape = ["rows", "PARTS"] }
 
 [[launch]]
 kernel = "reduce_parts"
-args = ["logits", "peaks", "sums", "cols"]
+args = ["logits", "targets", "peaks", "sums", "loss", "cols"]
 grid = ["rows", "PARTS"]
 num_warps = "WARPS"
 num_stages = "STAGES"
 
 [[launch]]
 kernel = "combine"
+when = "PARTS > 1"
 args = ["logits", "targets", "peaks", "sums", "loss", "rows", "cols"]
 grid = ["cdiv(rows, 128)"]
 """
@@ -38,9 +38,10 @@ import triton.language as tl
 
 @triton.jit
 def reduce_parts(
-    logits, peaks, sums, cols,
-    PASSES: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
+    logits, targets, peaks, sums, loss, cols,
+    PARTS: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr,
 ):
+    """One pass over a part of a row: each column of the block keeps a maximum, and the sum relative to it."""
     row, part = tl.program_id(0), tl.program_id(1)
     x = logits + row.to(tl.int64) * cols
     each = tl.cdiv(tl.cdiv(cols, PARTS), BLOCK) * BLOCK
@@ -51,18 +52,15 @@ def reduce_parts(
         c = start + tl.arange(0, BLOCK)
         v = tl.load(x + c, mask=c < end, other=float("-inf"))
         bigger = tl.maximum(top, v)
-        if PASSES == 1:
-            total = total * tl.exp(top - bigger) + tl.exp(v - bigger)
+        total = total * tl.exp(top - bigger) + tl.exp(v - bigger)
         top = bigger
     peak = tl.max(top)
-    if PASSES == 1:
-        total *= tl.exp(top - peak)
+    whole = tl.sum(total * tl.exp(top - peak))
+    if PARTS == 1:
+        tl.store(loss + row, tl.log(whole) + peak - tl.load(x + tl.load(targets + row)))
     else:
-        for start in tl.range(part * each, end, BLOCK, num_stages=STAGES):
-            c = start + tl.arange(0, BLOCK)
-            total += tl.exp(tl.load(x + c, mask=c < end, other=float("-inf")) - peak)
-    tl.store(peaks + row * PARTS + part, peak)
-    tl.store(sums + row * PARTS + part, tl.sum(total))
+        tl.store(peaks + row * PARTS + part, peak)
+        tl.store(sums + row * PARTS + part, whole)
 
 
 @triton.jit
