@@ -1,4 +1,4 @@
-"""End of a run: its winner is measured again, and on shapes nobody tuned for.
+"""End of a run: its best programs are tried on shapes nobody tuned for, and the winner is measured again.
 
 What was done before a kill is not done again.
 """
@@ -8,34 +8,50 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import replace
 
+from forewarp.archive.rows import CandidateRow
 from forewarp.core import serde
 from forewarp.core.values import Candidate
 from forewarp.search import holdout, measuring
 from forewarp.search.events import Event, Examined
 from forewarp.search.run import SearchRun
-from forewarp.search.summary import best_of
+
+ROBUST_SHARE = 0.9
+"""Share of the best one's speed-up from which another program is preferred where the best one fails on near shapes."""
+MOST_EXAMINED = 3
 
 
 def confirm(run: SearchRun) -> Generator[Event]:
-    """Measure the winner again, and try it on near shapes, if settings and budget allow it."""
+    """Choose the winner, by near shapes too, and measure it again, if settings and budget allow it."""
     best = run.state.best
     if not run.confirms or best is None:
         return
     states = {m.state for m in run.archive.measurements(run=run.id) if m.purpose == "confirm"}
-    if "done" not in states:
-        if "started" not in states and run.settings.budget.exhausted(run.spend()):
-            return
-        yield from measuring.measure(run, [best], "confirm")
-    winner, _ = best_of(run.archive, run.id)
-    # Another winner, or none, means that the confirmation failed: there is nothing to say of other shapes.
-    if winner is None or not winner.confirmed or not run.settings.holdout:
+    if "done" in states or ("started" not in states and run.settings.budget.exhausted(run.spend())):
         return
-    if best.candidate.sha256 not in run.archive.holdouts(run.id):
-        yield from _examine(run, best.candidate)
+    if run.settings.holdout:
+        best = yield from _preferred(run, best)
+    yield from measuring.measure(run, [best], "confirm")
+
+
+def _preferred(run: SearchRun, best: CandidateRow) -> Generator[Event, None, CandidateRow]:
+    """Examine the best programs, each with its fastest tunables; return the first that fails on no near shape it takes.
+
+    The best one stays where all fail, or where nothing is to be learned about near shapes.
+    """
+    for row in run.state.leaders(ROBUST_SHARE)[:MOST_EXAMINED]:
+        kernel = row.candidate.sha256
+        if kernel not in run.archive.holdouts(run.id):
+            yield from _examine(run, row.candidate)
+        found = run.archive.holdouts(run.id).get(kernel)
+        if found is None:
+            break
+        if found["generalises"] != "no":
+            return row
+    return best
 
 
 def _examine(run: SearchRun, candidate: Candidate) -> Generator[Event]:
-    """Try the winner on shapes that it was not tuned for."""
+    """Try a program on shapes that it was not tuned for."""
     if run.stop.is_set() or run.settings.budget.exhausted(replace(run.spend(), measurements=0)):
         return
     found = holdout.examine(run.executor, run.task, candidate, run.stop.is_set)

@@ -35,7 +35,7 @@ class SearchSettings:
         reach: Share of what the device allows at most (its roofline floor, where that is known) at which the run ends.
         early_stop: End the timing of a candidate that can hardly beat the best one any more.
         confirm: Keep one measurement back and spend it on measuring the best candidate again at the end.
-        holdout: Try a confirmed winner on shapes near the given ones, too.
+        holdout: Try the best programs on shapes near the given ones, too, and prefer one that is right there.
         compile_threads: How many candidates compile at once.
         plans: How many short plans a model that writes is asked for per program, for a forecaster to choose from; 0 is
             none.

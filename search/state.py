@@ -127,6 +127,15 @@ class RunState:
         """The best speed-up so far."""
         return self.best.measurement.speedup if self.best and self.best.measurement else None
 
+    def leaders(self, share: float) -> list[CandidateRow]:
+        """Return the candidates that reach a share of the best speed-up, of each program the fastest, in order."""
+        able = [(s, r) for r in self.rows.values() if (s := standing(r.measurement, r.measurement_id or 0)) is not None]
+        fastest: dict[str, CandidateRow] = {}
+        for (_, speedup, _), row in sorted(able, key=lambda pair: pair[0], reverse=True):
+            if speedup >= share * (self.incumbent or 0.0):
+                fastest.setdefault(row.candidate.source, row)
+        return list(fastest.values())
+
     @property
     def fresh(self) -> list[CandidateRow]:
         """The round's own candidates, in order."""

@@ -326,7 +326,7 @@ class SearchRequest(TaskRequest):
         default=None, description="Keep to one language; all languages of the device if left out."
     )
     confirm: bool = Field(default=True, description="Keep one measurement back and measure the winner a second time.")
-    holdout: bool = Field(default=True, description="Try the confirmed winner on shapes that nobody tuned for.")
+    holdout: bool = Field(default=True, description="Try the best programs on shapes that nobody tuned for.")
     audit: float | None = Field(
         default=None,
         ge=0,

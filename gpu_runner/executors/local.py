@@ -50,7 +50,7 @@ from forewarp.inspection import traced
 from forewarp.inspection.jobs import CheckJob, DescribeJob, EmulateJob, InterpretJob, SanitizeJob
 from forewarp.inspection.tracing.values import SourceFile, Trace
 
-SIGNATURES_VERSION = "5"
+SIGNATURES_VERSION = "6"
 SEEDS_VERSION = "2"
 """Rises whenever the same reference gives other seeds."""
 _CHECKS: dict[Language, type[CheckJob]] = {

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from support.synthetic_executor import (
     BEST,
+    SOURCE,
     TARGET,
+    Asked,
     KnowingForecaster,
     MisleadingForecaster,
     SyntheticExecutor,
@@ -22,7 +24,7 @@ from forewarp.archive.store import Archive
 from forewarp.core import bins
 from forewarp.core.budget import Budget
 from forewarp.core.protocols import Forecaster, Known, Proposal, Proposer, Subject
-from forewarp.core.values import Build, Candidate, Forecast, Measurement, Target, Task
+from forewarp.core.values import Build, Candidate, Forecast, Measurement, Signature, Target, Task, TensorSpec
 from forewarp.search import events as kinds
 from forewarp.search.loop import Search
 from forewarp.search.proposers.tunables import TunablesProposer
@@ -244,23 +246,23 @@ def examined(archive: Archive, run: str) -> int:
     return sum(e.type == "Examined" for e in archive.events(run))
 
 
-@pytest.mark.parametrize("at", ["Measuring", "Measured", "Examined"])
+@pytest.mark.parametrize("at", ["Examined", "Measuring", "Measured"])
 def test_the_winner_is_examined_once_wherever_the_run_was_killed(archive: Archive, at: str) -> None:
     def ends(event: kinds.Event) -> bool:
         return type(event).__name__ == at and getattr(event, "purpose", "confirm") == "confirm"
 
     search = begin(archive, KnowingForecaster())
     until(search, ends)
-    assert examined(archive, search.run_id) == (at == "Examined")
+    assert examined(archive, search.run_id) == 1
     executor = Watching()
     summary = Search.resume(archive, search.run_id, executor, TunablesProposer(), KnowingForecaster()).run()
     assert examined(archive, search.run_id) == 1
-    assert len(executor.beats) == (at == "Measuring")
+    assert len(executor.beats) == (at != "Measured")
     assert summary.holdout is not None
     assert summary.spend.measurements == 7
 
 
-def test_a_winner_that_fails_its_confirmation_is_not_examined(archive: Archive) -> None:
+def test_a_winner_that_fails_its_confirmation_says_nothing_of_near_shapes(archive: Archive) -> None:
     class Once(SyntheticExecutor):
         def measure(
             self,
@@ -277,8 +279,43 @@ def test_a_winner_that_fails_its_confirmation_is_not_examined(archive: Archive) 
     search = begin(archive, KnowingForecaster(), Once())
     summary = search.run()
     assert "failed its confirmation" in summary.note
-    assert examined(archive, search.run_id) == 0
     assert summary.holdout is None
+
+
+class Sized(SyntheticExecutor):
+    """Has near shapes, on which a source that says `given_sizes_only` is wrong."""
+
+    def describe(self, task: Task) -> tuple[Signature, ...]:
+        (workload,) = task.workloads["cpu"]
+        x = TensorSpec("x", (int(str(workload.constants["N"])),), "float32")
+        return (Signature(workload.name, (x,), {}, {}, (), (x,), 32.0, 128),)
+
+    def answer(self, asked: Asked) -> Measurement:
+        near = dict(asked.task.workloads["cpu"][0].constants) != {"N": 16}
+        if near and "given_sizes_only" in asked.candidate.source:
+            return Measurement("incorrect", "incorrect", TARGET.name, "T0")
+        return super().answer(asked)
+
+
+@pytest.mark.parametrize(("tile", "preferred"), [(BEST["TILE"], True), (16, False)])
+def test_a_program_nearly_as_fast_is_preferred_where_the_fastest_is_wrong_on_near_shapes(
+    archive: Archive, tile: int, *, preferred: bool
+) -> None:
+    narrow = seed(f"{SOURCE}int given_sizes_only;\n", **BEST)
+    other = seed(**BEST | {"TILE": tile})
+
+    class Both:
+        name = "both"
+
+        def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
+            return [] if known.seen else [Proposal(narrow, self.name), Proposal(other, self.name)]
+
+    summary = begin(archive, None, Sized(noise=0.0), Both()).run()
+    assert summary.best is not None
+    assert summary.best.confirmed
+    assert summary.best.candidate == (other if preferred else narrow)
+    assert summary.holdout is not None
+    assert summary.holdout.generalises == ("yes" if preferred else "no")
 
 
 def test_without_holdout_or_confirmation_nothing_is_examined(archive: Archive) -> None:
