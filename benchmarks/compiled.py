@@ -29,6 +29,7 @@ from forewarp.core import serde
 from forewarp.core.values import Task
 
 BLOCKS = 60
+MODE = "max-autotune-no-cudagraphs"
 
 
 def module_of(task: Task, constants: dict[str, Any]) -> tuple[torch.nn.Module, Callable[[], list[Any]]]:
@@ -50,14 +51,14 @@ def _outputs(result: Any) -> list[torch.Tensor]:
     return [result] if isinstance(result, torch.Tensor) else list(result)
 
 
-def measure(task: Task, constants: dict[str, Any]) -> dict[str, Any]:
+def measure(task: Task, constants: dict[str, Any], mode: str = MODE) -> dict[str, Any]:
     """Return eager against compiled on one workload."""
     model, inputs = module_of(task, constants)
     flush = torch.empty(256 << 20, dtype=torch.int8, device="cuda")
     torch._dynamo.reset()
     begun = time.perf_counter()
     with torch.inference_mode():
-        fast = torch.compile(model, mode="max-autotune-no-cudagraphs", dynamic=False)
+        fast = torch.compile(model, mode=mode, dynamic=False)
         given = inputs()
         expected, got = model(*given), fast(*given)
         compile_s = time.perf_counter() - begun

@@ -1,6 +1,7 @@
 """Kernels of ours beside the vendor's library and beside torch.compile, in one run.
 
     python benchmarks/winners.py --out benchmarks/results/winners_h100.json
+    python benchmarks/winners.py --trimul FOLDER --out benchmarks/results/trimul_h100.json
     python benchmarks/winners.py --dry-run       # compile all for an H100, without a GPU
 
 The kernels are bundled examples: those of the cards that proposers are given (`prompts/cards/`), the tasks' own seeds,
@@ -9,6 +10,10 @@ that alternate with the task's reference, which calls cuBLAS or cuDNN. What is f
 max-autotune: the same reference alternates with that by `compiled.py` in the same run, and the ratio is the quotient of
 the two speed-ups, its interval that of the ends that are furthest apart. A ratio above 1 says that ours is faster;
 intervals are of 95 %. Texts of all kernels are in the result.
+
+`--trimul` takes GPU MODE's task of that name instead (gpu-mode/reference-kernels, problems/bioml/trimul), whose target is
+a time: the geometric mean over its shapes. Beside it stands what `torch.compile`, in its default mode, makes of the same
+mathematics with products in fp16 (`winners/trimul_plain.py`).
 """
 
 from __future__ import annotations
@@ -25,11 +30,13 @@ from typing import Any
 from provenance import write
 
 from forewarp import __version__
+from forewarp.core import serde
 from forewarp.core.values import Candidate, Measurement, Task, Workload
 from forewarp.gpu_runner.devices import choose, known_targets
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
+from forewarp.search.holdout import examine
 
 HERE = Path(__file__).parent / "winners"
 FOUND = Path(__file__).parent / "results" / "live_h100"
@@ -46,6 +53,9 @@ class Case:
     beside: str
     target: float
     origin: str = "bundled example, written by hand"
+    rival: Task | None = None
+    """What torch.compile is given, by the names of the task's workloads; left out, the task itself."""
+    mode: str = "max-autotune-no-cudagraphs"
 
 
 def cases() -> Iterator[Case]:
@@ -69,6 +79,19 @@ def cases() -> Iterator[Case]:
         yield Case(name, task, next(s for s in task.seeds if s.language == "triton"), "torch.compile", 1.2)
 
 
+def trimul(folder: Path) -> Case:
+    """Return GPU MODE's task with our module, and the same shapes for torch.compile."""
+    task = tasks.load(str(folder))
+    shapes = tuple(
+        Workload(w.name, {"LENGTH": c["seqlen"], "BATCH": c["bs"], "DIM": c["dim"], "HIDDEN": c["hiddendim"]})
+        for w in task.workloads["cuda"]
+        for c in [w.constants]
+    )
+    rival = replace(tasks.load(str(HERE / "trimul_plain.py")), workloads={"cuda": shapes})
+    kernel = candidates.load(HERE / "trimul.py")
+    return Case("TriMul", task, kernel, "torch.compile", 1.2, rival=rival, mode="default")
+
+
 def _case(
     name: str, task: str | Path, kernel: Path, shapes: dict[str, dict[str, Any]], beside: str, target: float
 ) -> Case:
@@ -81,17 +104,22 @@ def beside_compile(case: Case, shape: dict[str, Any]) -> dict[str, Any]:
     """Return the ratio to `torch.compile`, from what ours and it gain over the reference."""
     import compiled  # needs a GPU
 
+    task = case.rival or case.task
+    workload = next(w for w in task.workloads["cuda"] if w.name == shape["name"])
     try:
-        other = compiled.measure(case.task, shape["constants"])
+        other = compiled.measure(task, dict(workload.constants), case.mode)
     except Exception as e:  # Inductor may refuse a reference in any way; the row says so
         return {"compiled": {"error": f"{type(e).__name__}: {str(e)[:300]}"}}
     ours = {key: shape[key] for key in ("speedup", "low", "high")}
+    ratio = ours["speedup"] / other["speedup"]
+    # Where the rival computes something else, its own time counts, not what it gains over that.
+    scale = 1.0 if case.rival is None else other["compiled_ms"] * 1e3 / shape["candidate_us"] / ratio
     return {
         "over_eager": ours,
         "compiled": other,
-        "speedup": ours["speedup"] / other["speedup"],
-        "low": ours["low"] / other["high"],
-        "high": ours["high"] / other["low"],
+        "speedup": scale * ratio,
+        "low": scale * ours["low"] / other["high"],
+        "high": scale * ours["high"] / other["low"],
     }
 
 
@@ -145,12 +173,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", default="", help="part of the names of the cases")
+    parser.add_argument("--trimul", type=Path, help="GPU MODE's task of that name, instead of the bundled cases")
+    parser.add_argument("--near", action="store_true", help="measure each on near shapes, too")
     parser.add_argument("--dry-run", action="store_true", help="compile for an H100 and measure nothing")
     parser.add_argument("--time-s", type=float, default=Limits().time_s)
     args = parser.parse_args()
-    chosen = [c for c in cases() if args.only in c.name]
+    chosen = [trimul(args.trimul)] if args.trimul else [c for c in cases() if args.only in c.name]
     target = known_targets()["h100"] if args.dry_run else choose("cuda")
     rows: list[dict[str, Any]] = []
+
+    def keep(found: dict[str, Any]) -> None:
+        show([found])
+        sys.stdout.flush()
+        if args.out:
+            write(args.out, {"forewarp": __version__, "device": target.name, "rows": rows})
+
     with tempfile.TemporaryDirectory() as folder:
         executor = LocalExecutor(target, limits=Limits(time_s=args.time_s), cache=Path(folder))
         try:
@@ -160,15 +197,16 @@ def main() -> None:
                     print(f"{case.name}: {build.status} {build.log[:500]}")
                     continue
                 rows.append(row(case, executor.measure(case.task, case.kernel, build)))
-                if case.beside == "torch.compile":
-                    shapes = rows[-1]["shapes"]
-                    rows[-1]["shapes"] = [shape | beside_compile(case, shape) for shape in shapes]
-                show(rows[-1:])
-                sys.stdout.flush()
-                if args.out:
-                    write(args.out, {"forewarp": __version__, "device": target.name, "rows": rows})
+                keep(rows[-1])
+                if args.near:
+                    rows[-1]["holdout"] = serde.to_data(examine(executor, case.task, case.kernel))
         finally:
             executor.close()
+    # Once the executor has freed its memory.
+    for case, found in zip(chosen, rows, strict=False):
+        if case.beside == "torch.compile":
+            found["shapes"] = [shape | beside_compile(case, shape) for shape in found["shapes"]]
+            keep(found)
     show(rows)
     ratios = [s["speedup"] for r in rows if r["beside"] == "torch.compile" for s in r["shapes"]]
     if ratios:
