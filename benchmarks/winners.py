@@ -11,9 +11,9 @@ max-autotune: the same reference alternates with that by `compiled.py` in the sa
 the two speed-ups, its interval that of the ends that are furthest apart. A ratio above 1 says that ours is faster;
 intervals are of 95 %. Texts of all kernels are in the result.
 
-`--trimul` takes GPU MODE's task of that name instead (gpu-mode/reference-kernels, problems/bioml/trimul), whose target is
-a time: the geometric mean over its shapes. Beside it stands what `torch.compile`, in its default mode, makes of the same
-mathematics with products in fp16 (`winners/trimul_plain.py`).
+`--trimul` takes GPU MODE's task of that name instead (gpu-mode/reference-kernels, problems/bioml/trimul), whose target
+is a time: the geometric mean over its shapes. Beside it stands what `torch.compile`, in its default mode, makes of the
+same mathematics with products in fp16 (`winners/trimul_plain.py`).
 """
 
 from __future__ import annotations

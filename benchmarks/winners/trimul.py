@@ -12,8 +12,9 @@ WARPS_OUT = [4, 8]
 STAGES_OUT = [1, 2]
 """
 
-# Triangle multiplicative update, outgoing: layer norm, five projections, gates and mask in one kernel, the products over
-# k by cuBLAS in fp16, layer norm, gate and last projection in another. Weights are rounded to fp16 in each call.
+# Triangle multiplicative update, outgoing: layer norm, five projections, gates and mask in one kernel (in two where
+# rows are wide), the products over k by cuBLAS in fp16, layer norm, gate and last projection in another. Weights are
+# rounded to fp16 in each call.
 
 import torch
 import triton
@@ -270,7 +271,7 @@ def custom_kernel(data):
     dim, hidden = config["dim"], config["hidden_dim"]
     batches, length = x.shape[0], x.shape[1]
     count = length * length
-    half = dict(dtype=torch.float16, device=x.device)
+    half = {"dtype": torch.float16, "device": x.device}
     packed, packed_out = torch.empty(5 * hidden, dim, **half), torch.empty(dim, hidden, **half)
     sides = torch.empty(2, batches * hidden, length, length, **half)
     gates = torch.empty(batches * hidden, count, **half)
