@@ -47,6 +47,14 @@ def first_error(log: str) -> str:
     return first_line(next((line for line in log.splitlines() if re.search(r"error\b", line, re.IGNORECASE)), log))
 
 
+def clip(text: str, limit: int) -> str:
+    """Return at most `limit` characters of `text`: its head and its tail, where compilers put what matters."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
+
+
 def spreadsheet_cell(text: str) -> str:
     """Return text for a cell of a CSV file, with a ' before what a spreadsheet would run as a formula."""
     clean = printable(text).strip()

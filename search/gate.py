@@ -10,6 +10,7 @@ from functools import partial
 
 from forewarp.core.errors import CandidateError
 from forewarp.core.protocols import Executor, with_evidence
+from forewarp.core.untrusted_text import clip
 from forewarp.core.values import DEVICE_ONLY, Build, Candidate, GateOutcome, Signature, Task
 from forewarp.gpu_runner.compilers.extension import settings
 from forewarp.gpu_runner.formats import candidate as candidates
@@ -113,7 +114,7 @@ class Gate:
         except CandidateError as e:
             return Gated("malformed", str(e))
         if build.status != "ok":
-            return Gated("compile_error", f"{build.status}: {_trim(build.log)}", build)
+            return Gated("compile_error", f"{build.status}: {clip(build.log.strip(), LOG_CHARS)}", build)
         return Gated("passed", "", with_evidence(self._executor, self._task, candidate, build))
 
     def _build(self, candidate: Candidate) -> Build:
@@ -131,7 +132,7 @@ class Gate:
         except CandidateError as e:
             return Gated("malformed", str(e))
         if build.status != "ok":
-            return Gated("compile_error", f"{build.status}: {_trim(build.log)}", build)
+            return Gated("compile_error", f"{build.status}: {clip(build.log.strip(), LOG_CHARS)}", build)
         code = keys.code(build)
         if code and code in self._code:
             return Gated("same_code", f"{_SAME_CODE}{self._code[code].short}", build)
@@ -175,11 +176,3 @@ def program_key(candidate: Candidate) -> str:
         except CandidateError:
             pass
     return f"{candidate.language}\n{sorted(chosen.items())!r}\n{launches}\n{text}"
-
-
-def _trim(log: str) -> str:
-    """Keep the beginning, where the first error is, and the end, where the summary is."""
-    log = log.strip()
-    if len(log) <= LOG_CHARS:
-        return log
-    return f"{log[: LOG_CHARS * 2 // 3]}\n…\n{log[-LOG_CHARS // 3 :]}"

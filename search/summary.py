@@ -10,7 +10,7 @@ from forewarp.archive.rows import REJECTED, CandidateRow, DecisionRow, Measureme
 from forewarp.archive.store import Archive
 from forewarp.core import serde
 from forewarp.core.budget import Budget, Spend
-from forewarp.core.values import Candidate, Cost, Forecast, Measurement, Verdict
+from forewarp.core.values import Candidate, Cost, Forecast, Verdict
 from forewarp.search import policy
 from forewarp.search.account import Account, account
 from forewarp.search.events import Alarmed
@@ -195,23 +195,16 @@ def _false_discards(rows: Sequence[CandidateRow], decisions: Sequence[DecisionRo
     audited = [d for d in decisions if policy.is_audit(d.decision) and d.proposal in measured]
     if not audited:
         return None
-    false = sum(_beats(measured[d.proposal], d.decision.numbers["incumbent"]) for d in audited)
+    # An ambiguous measurement shows nothing.
+    shown = [0.0 if m.verdict == "ambiguous" else m.believed or 0.0 for m in (measured[d.proposal] for d in audited)]
+    false = sum(s > d.decision.numbers["incumbent"] for s, d in zip(shown, audited, strict=True))
     low, high = exact_interval(false, len(audited))
     discarded = sum(policy.is_discard(d.decision) for d in decisions)
     return FalseDiscards(discarded, len(audited), false, false / len(audited), low, high)
 
 
-def _beats(m: Measurement, incumbent: float) -> bool:
-    """Return whether a measurement shows a speed-up above the incumbent's; an ambiguous one shows nothing."""
-    return m.trusted and m.verdict != "ambiguous" and (m.speedup or 0.0) > incumbent
-
-
-def _speedup(row: MeasurementRow) -> float:
-    return (row.measurement.speedup if row.measurement else None) or 0.0
-
-
 def _best(row: MeasurementRow, first: MeasurementRow, *, confirmed: bool) -> RunWinner:
-    m = row.measurement
-    if m is None or m.speedup is None or m.low is None or m.high is None:
+    m, won = row.measurement, first.measurement
+    if m is None or m.speedup is None or m.low is None or m.high is None or won is None or won.speedup is None:
         raise ValueError("a winner has a speed-up with an interval")
-    return RunWinner(row.candidate, m.speedup, m.low, m.high, confirmed, _speedup(first), row.id, m.verdict)
+    return RunWinner(row.candidate, m.speedup, m.low, m.high, confirmed, won.speedup, row.id, m.verdict)

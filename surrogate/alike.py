@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from forewarp.archive.rows import RecordedRow
 from forewarp.core.protocols import Subject
+from forewarp.core.untrusted_text import clip
 from forewarp.core.values import REFERENCE, Target, Task
 from forewarp.surrogate import evidence_text, pretrained
-from forewarp.surrogate.listing import FENCES, clip, listing
+from forewarp.surrogate.listing import FENCES, listing
 from forewarp.surrogate.reference import ReferenceTime
 
 Array = NDArray[np.float64]

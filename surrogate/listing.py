@@ -114,14 +114,6 @@ def _is_claim(literal: str) -> bool:
     return len(words) > 1 and any(_SPEED.fullmatch(word.strip(".,:;!?()")) for word in words)
 
 
-def clip(text: str, limit: int) -> str:
-    """Return at most `limit` characters of `text`: its head and its tail, where compilers put what matters."""
-    if len(text) <= limit:
-        return text
-    half = limit // 2
-    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
-
-
 def _tidy(text: str) -> str:
     lines = [line.rstrip() for line in text.splitlines()]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")

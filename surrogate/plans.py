@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Attempt, Known
+from forewarp.core.untrusted_text import clip
 from forewarp.core.values import Cost, Forecast, KernelPlan, Target, Task
 from forewarp.prompts.render import render
 from forewarp.surrogate import replies
-from forewarp.surrogate.listing import FENCES, clip, listing
+from forewarp.surrogate.listing import FENCES, listing
 from forewarp.surrogate.models import LanguageModel
 from forewarp.surrogate.questions import Shown, name_of, system_prompt, task_part
 from forewarp.surrogate.reference import ReferenceTime

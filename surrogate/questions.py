@@ -17,13 +17,14 @@ import numpy as np
 
 from forewarp.core import bins
 from forewarp.core.protocols import Subject, Trial
+from forewarp.core.untrusted_text import clip
 from forewarp.core.values import Candidate, Target, Task
 from forewarp.inspection.features.features import Columns, features, program_of
 from forewarp.prompts.render import render
 from forewarp.surrogate import evidence_text
 from forewarp.surrogate import reference as reference_table
 from forewarp.surrogate.alike import Example
-from forewarp.surrogate.listing import FENCES, clip, listing
+from forewarp.surrogate.listing import FENCES, listing
 from forewarp.surrogate.reference import ReferenceTime
 
 NEIGHBOURS = 8

@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from forewarp.core import serde
 from forewarp.core.errors import DeviceError, UnprotectedError, WorkerError
-from forewarp.core.untrusted_text import printable
+from forewarp.core.untrusted_text import clip, printable
 from forewarp.core.values import Status
 from forewarp.gpu_runner import child
 from forewarp.gpu_runner.executors.scratch import Scratch
@@ -87,10 +87,7 @@ class Reply:
 
 def readable(text: str, limit: int = LOG_BYTES) -> str:
     """Trim a log to its head and tail, and drop control characters: a candidate's output is data."""
-    clean = printable(text).strip()
-    if len(clean) <= limit:
-        return clean
-    return f"{clean[: limit // 2]}\n… {len(clean) - limit} characters left out …\n{clean[-limit // 2 :]}"
+    return clip(printable(text).strip(), limit)
 
 
 def _unprotected(missing: object) -> UnprotectedError:

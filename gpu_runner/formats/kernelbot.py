@@ -169,7 +169,8 @@ def _workloads(path: Path, benchmarks: Any) -> tuple[Workload, ...]:
             raise TaskError(f"{where} is {entry!r}; write {{argument: value, …}}")
         arguments = {str(k): _argument(v, f"{where}.{k}") for k, v in cast("dict[Any, Any]", entry).items()}
         arguments.pop("seed", None)  # drawn afresh for each measurement
-        name = " ".join(f"{k}={_short(v)}" for k, v in arguments.items()) or "default"
+        short = {k: re.sub(r"[\s\[\]]", "", str(v)) for k, v in arguments.items()}
+        name = " ".join(f"{k}={v}" for k, v in short.items()) or "default"
         found[name] = Workload(name, arguments)
     if len(found) > MAX_WORKLOADS:
         raise TaskError(f"{path} has {len(found)} benchmarks; {MAX_WORKLOADS} is the most")
@@ -182,7 +183,3 @@ def _argument(value: Any, where: str) -> Constant:
     if isinstance(value, list) and all(isinstance(v, int | float | str) for v in cast("list[Any]", value)):
         return cast("list[int]", value)
     raise TaskError(f"{where} is {value!r}; an argument is a number, a string, true, false, or a list of those")
-
-
-def _short(value: Constant) -> str:
-    return re.sub(r"[\s\[\]]", "", str(value))

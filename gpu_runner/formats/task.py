@@ -44,7 +44,8 @@ def load(name_or_path: str) -> Task:
     if path.is_dir():
         return _from_folder(path)
     if path.is_file():
-        return _from_file(path)
+        default = (Workload("default"),)
+        return Task(path.stem, path.stem, _reference(path), {"cpu": default, "cuda": default})
     hint = f"{did_you_mean(name_or_path, bundled())}bundled tasks: {', '.join(bundled())}; or pass the path of a "
     raise TaskError(
         f"no task is called {name_or_path!r} and no such file exists",
@@ -73,11 +74,6 @@ def from_source(
         workloads={"cpu": entries, "cuda": entries},
         **fields,
     )
-
-
-def _from_file(path: Path) -> Task:
-    default = (Workload("default"),)
-    return Task(path.stem, path.stem, _reference(path), {"cpu": default, "cuda": default})
 
 
 def _from_folder(folder: Path) -> Task:

@@ -8,7 +8,6 @@ body is read once. What is found are the columns `access.…` of `vector`.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -100,7 +99,7 @@ def _waste(access: Access) -> float:
     first = groups * access.bytes // _SECTOR
     last = (groups * access.bytes + access.bytes - 1) // _SECTOR
     touched = [
-        _distinct(np.concatenate([a, b]))
+        len(np.union1d(a, b))
         for a, b in zip(first[:: max(1, len(first) // 8)], last[:: max(1, len(first) // 8)], strict=True)
     ]
     return math.log2(float(np.mean(touched)) * _SECTOR / (groups.shape[1] * access.bytes))
@@ -131,7 +130,3 @@ def _step(tile: Ints, axis: int) -> float:
         return math.inf
     step = abs(int(np.take(tile, 1, axis).flat[0]) - int(np.take(tile, 0, axis).flat[0]))
     return step if step else math.inf
-
-
-def _distinct(values: Sequence[int] | Ints) -> int:
-    return len(np.unique(values))

@@ -35,7 +35,7 @@ def features(task: Task, target: Target, subject: Subject) -> dict[str, float]:
     candidate, evidence = subject.candidate, subject.build.evidence
     found = {f"tunable.{name}": _log2_size(value) for name, value in candidate.tunables.items()}
     found |= {
-        f"fact.{name}": _signed_log(value)
+        f"fact.{name}": math.copysign(math.log2(1 + abs(value)), value)
         for name, value in evidence.facts.items()
         if math.isfinite(value) and not name.startswith(_FINE)
     }
@@ -114,10 +114,6 @@ def _rank(name: str) -> tuple[int, str]:
 def _log2_size(value: float) -> float:
     """Return log2 of a positive size, continued monotonically below one (0 is a common "off" value)."""
     return math.log2(value) if value > 0 else -math.log2(2 - value)
-
-
-def _signed_log(value: float) -> float:
-    return math.copysign(math.log2(1 + abs(value)), value)
 
 
 def _relative(target: Target, facts: Mapping[str, float]) -> dict[str, float]:

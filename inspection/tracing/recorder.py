@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
+from forewarp.core.untrusted_text import clip
 from forewarp.inspection.tracing.values import LibraryCall, Strategy, TracedLaunch, WorkloadTrace
 
 MOST_EVENTS = 200_000
@@ -104,7 +105,4 @@ def words(error: BaseException) -> str:
     """Return kind, place in the module and message of an error, without the frames of torch and Triton."""
     lines = [f for f in traceback.extract_tb(error.__traceback__) if os.path.basename(f.filename).startswith("tmp")]
     where = f" (line {lines[-1].lineno})" if lines else ""
-    text = str(error).strip() or "no message"
-    if len(text) > 1500:
-        text = f"{text[:1000]}\n…\n{text[-500:]}"
-    return f"{type(error).__name__}{where}: {text}"
+    return f"{type(error).__name__}{where}: {clip(str(error).strip(), 1500) or 'no message'}"

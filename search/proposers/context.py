@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from forewarp.core.protocols import Attempt
+from forewarp.core.untrusted_text import clip
 from forewarp.core.values import Forecast, KernelPlan, Measurement
 from forewarp.prompts.render import render
 from forewarp.search.proposers import diagnosis
@@ -17,7 +18,7 @@ from forewarp.search.proposers.advice import cards_for
 from forewarp.search.proposers.operators import Directive, is_uneven
 from forewarp.search.proposers.past import Past, source_of, works
 from forewarp.surrogate import evidence_text
-from forewarp.surrogate.listing import FENCES, clip
+from forewarp.surrogate.listing import FENCES
 
 SOURCE_CHARS = 24_000
 _MAIN_CHARS = 16_000

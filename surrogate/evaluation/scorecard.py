@@ -80,7 +80,9 @@ def blocks(answers: Answers) -> list[TaskBlock]:
 
 def measures(found: Sequence[TaskBlock], margin: float = MARGIN) -> list[Measure]:
     """Return every figure of these blocks, as statistics that can be resampled."""
-    return [*_of_bins(found), *_of_confidence(found), *_of_validity(found), *_of_choice(found, margin), _speed(found)]
+    milliseconds = _over([b.milliseconds for b in found], np.median)
+    pace = Measure("milliseconds", "milliseconds a kernel", "lower", milliseconds)
+    return [*_of_bins(found), *_of_confidence(found), *_of_validity(found), *_of_choice(found, margin), pace]
 
 
 def score(answers: Answers, draws: Sequence[Picks], margin: float = MARGIN) -> dict[str, tuple[Measure, Resampled]]:
@@ -226,10 +228,6 @@ def _shares_needed(found: Sequence[TaskBlock], near: Sequence[NDArray[np.bool_]]
         Measure("share_for_all", f"to be measured so that {most} of those {close} are lost", "lower", discard),
         Measure("share_for_one", f"to be measured so that {most} of tasks find none {close}", "lower", miss),
     ]
-
-
-def _speed(found: Sequence[TaskBlock]) -> Measure:
-    return Measure("milliseconds", "milliseconds a kernel", "lower", _over([b.milliseconds for b in found], np.median))
 
 
 def _rank_correlation(block: TaskBlock) -> float:

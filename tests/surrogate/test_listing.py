@@ -2,8 +2,9 @@ import ast
 
 import pytest
 
+from forewarp.core.untrusted_text import clip
 from forewarp.core.values import Candidate, Language
-from forewarp.surrogate.listing import clip, listing
+from forewarp.surrogate.listing import listing
 
 TRITON = '''"""forewarp
 inputs = ["x # no comment"]   # target 3x
