@@ -69,11 +69,12 @@ def optimize(task: Path, folder: Path, args: argparse.Namespace) -> dict[str, An
     """Search, and return the result document with its seconds, also those to the first measured candidate."""
     command = [sys.executable, "-m", "forewarp.cli.main", "optimize", str(task), "--device", args.device, "--quiet"]
     command += ["--budget", str(args.budget), "--deadline", str(args.deadline), "--json", "--seed", "0"]
+    command += ["--no-confirm"]  # winners are timed afresh
     command += ["--archive", str(folder / "archive.db"), "--out", str(folder / "out")]
     command += ["--events", str(folder / "events.jsonl")]
     begun, clock = time.perf_counter(), time.time()
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    document = json.loads(done.stdout)
+    document = json.loads(done.stdout or json.dumps({"error": f"left with exit status {done.returncode}"}))
     document["wall_s"] = time.perf_counter() - begun
     events = folder / "events.jsonl"
     lines = [json.loads(line) for line in events.read_text().splitlines()] if events.exists() else []
@@ -94,7 +95,9 @@ class Plain:
     def __init__(self, args: argparse.Namespace, folder: Path) -> None:
         self._device, self._seconds, self._socket = device_of(args), args.seconds, str(folder / "plain")
         command = [sys.executable, str(HERE / "seedless_plain.py"), args.device, self._socket]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+        # Triton's templates of fp32 convolutions were 12 times as slow as cuDNN, twice, and took 28 s to time.
+        variables = os.environ | {"TORCHINDUCTOR_MAX_AUTOTUNE_CONV_BACKENDS": "ATEN"}
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True, env=variables)
         assert self._process.stdout is not None
         self._process.stdout.readline()
 
@@ -143,6 +146,7 @@ def one(
     looks = found["looks"]
     row = {"constants": constants, "wall_s": found["wall_s"], "first_s": looks[0]["s"] if looks else None}
     row |= {"counts": found.get("counts"), "looks": looks}
+    print(path.stem, "searched:", *((k["speedup"], k["tunables"]) for k in looks), file=sys.stderr, flush=True)
     if error := found.get("error"):
         row["error"] = error
     if best := found.get("best"):

@@ -126,7 +126,7 @@ class Unfit(CandidateError):
 _ENDS = re.compile(r"^(?:def get_args\(|def benchmark_compiled_module\(|if __name__ == )", re.MULTILINE)
 _PARALLEL = re.compile(r"#pragma omp parallel(?: num_threads\(\d+\))?$", re.MULTILINE)
 _HEURISTIC = re.compile(
-    r"@triton_heuristics\.(?:pointwise|reduction|persistent_reduction)\(\n(.*?)^\)\n@triton\.jit",
+    r"@triton_heuristics\.(?:pointwise|(?:persistent_|cooperative_)?reduction)\(\n(.*?)^\)\n@triton\.jit",
     re.MULTILINE | re.DOTALL,
 )
 _KEPT = ("filename", "triton_meta", "inductor_meta")
@@ -200,7 +200,8 @@ def _open_triton(code: str, configurations: Mapping[str, Mapping[str, int]], tun
         heuristic, configuration = _HEURISTIC.search(text), configurations.get(name)
         if heuristic is None or not configuration:
             return text
-        kept = _keywords(f"f({heuristic[1]})")
+        # Blocks that wait for each other are those of a row, which are neighbours, not all of a launch.
+        kept = _keywords(re.sub(r"'launch_cooperative_grid': True,? ?", "", f"f({heuristic[1]})"))
         entries: list[str] = []
         for key, value in configuration.items():
             shown = str(value)
@@ -226,7 +227,7 @@ def _keywords(call: str) -> dict[str, str]:
 
 def _around(key: str, value: int) -> tuple[int, ...]:
     """Return a kernel's own value and its neighbours by powers of two, within what Triton takes."""
-    least, most = {"num_warps": (1, 32), "num_stages": (1, 5)}.get(key, (1, 8192))
+    least, most = {"num_warps": (1, 32), "num_stages": (1, 5), "RSPLIT": (1, 64)}.get(key, (1, 8192))
     if key == "num_stages":
         return tuple(dict.fromkeys((value, *(s for s in (1, 2, 3, 4) if s != value))))
     near = (value // 2, value * 2, value // 4, value * 4)

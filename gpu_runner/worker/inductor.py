@@ -30,7 +30,7 @@ from forewarp.gpu_runner.worker.problem import (
     tensors_of,
 )
 from forewarp.gpu_runner.worker.requests import SeedsJob, TaskFailure
-from forewarp.gpu_runner.worker.rewriting import TUNABLES, split_products, written_out
+from forewarp.gpu_runner.worker.rewriting import TUNABLES, blocks_per_row, shared_rows, split_products, written_out
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
 
 _SEED = 0
@@ -58,10 +58,11 @@ def make_seeds(job: SeedsJob) -> dict[str, list[Candidate]] | TaskFailure:
         return TaskFailure(f"running the reference for it failed: {first_line(e)}", format_error(e, 6)[-4000:])
     reference, kind = job.task.reference, job.device
     try:
-        found = [trial.checked(Rewriting())]
-        for rewriting in trial.rewritings():
+        usual = trial.generate(Rewriting())
+        found = [trial.checked(usual)]
+        for rewriting in trial.rewritings(usual.code):
             with suppress(Exception):  # Inductor raises what it likes
-                found.append(trial.checked(rewriting))
+                found.append(trial.checked(trial.generate(rewriting)))
         return {"candidates": [*found, inductor.compiled(reference, kind)]}
     except Exception as e:
         why = _reason(e)
@@ -76,10 +77,14 @@ def make_seeds(job: SeedsJob) -> dict[str, list[Candidate]] | TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """A way to another code for the same reference: products of fp32 matrices from parts, and Inductor's options."""
+    """A way to another code for the same reference.
+
+    Products of fp32 matrices from parts, rows of reductions shared by several `blocks`, and Inductor's options.
+    """
 
     note: str = ""
     products: bool = False
+    blocks: int = 1
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -105,18 +110,23 @@ class _Trial:
         with torch.no_grad():
             return model(*values)
 
-    def rewritings(self) -> list[Rewriting]:
-        """Return the rewritings that may pay on the device."""
+    def rewritings(self, code: str) -> list[Rewriting]:
+        """Return the rewritings that may pay on the device, where Inductor's usual code is this."""
+        if self._kind == "cpu":
+            return []
         found: list[Rewriting] = []
-        if self._kind == "cuda" and self._operations & _PRODUCTS:
+        if self._operations & _PRODUCTS:
             found.append(Rewriting("with products of fp32 matrices from parts in bf16", products=True))
-        if self._kind == "cuda" and self._operations & _CONVOLUTIONS:
+        if self._operations & _CONVOLUTIONS:
             found.append(Rewriting("with channels last", options={"force_layout_optimization": True}))
+        device = torch.cuda.get_device_properties(0)
+        if (blocks := blocks_per_row(code, device.L2_cache_size, device.multi_processor_count)) > 1:
+            found.append(Rewriting("with rows shared by several blocks", blocks=blocks))
         return found
 
-    def checked(self, rewriting: Rewriting) -> Candidate:
-        """Return the module of generated code, which was run once; raises `Unfit` and what Inductor raises."""
-        made = inductor.generated(self._reference, self._kind, self.generate(rewriting))
+    def checked(self, generated: Generated) -> Candidate:
+        """Return the module of generated code, which was run once; raises `Unfit`."""
+        made = inductor.generated(self._reference, self._kind, generated)
         self.check(made, generated=True)
         return made
 
@@ -155,11 +165,18 @@ class _Trial:
         On a GPU, the code is run for these. On a CPU, all stops once it is generated.
         """
         from torch._inductor import config
+        from torch._inductor.codecache import PyCodeCache
         from torch._inductor.compile_fx import compile_fx
         from torch._inductor.graph import GraphLowering
 
         codes: list[str] = []
         sources: list[str] = []
+        modules: list[Any] = []
+        usual: Callable[..., Any] = PyCodeCache.load_by_key_path
+
+        def load(*args: Any, **more: Any) -> Any:
+            modules.append(usual(*args, **more))  # of its own list of modules, Inductor may leave nothing
+            return modules[-1]
 
         def keep(code: str) -> None:
             codes.append(code)
@@ -177,9 +194,12 @@ class _Trial:
         call = torch.compile(type(model).forward, backend=backend, dynamic=False, fullgraph=True)
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(GraphLowering, "save_output_code", keep))
+            stack.enter_context(mock.patch.object(PyCodeCache, "load_by_key_path", load))
             stack.enter_context(config.patch(options))
             if rewriting.products:
                 stack.enter_context(split_products())
+            if rewriting.blocks > 1:
+                stack.enter_context(shared_rows(rewriting.blocks))
             try:
                 self._call(partial(call, model), copies(self._values))
             except Exception:  # of `_Stop`, Dynamo makes an error of its own
@@ -187,7 +207,7 @@ class _Trial:
                     raise
         if len(codes) != 1:
             raise Unfit(f"Inductor made {len(codes)} graphs of the reference")
-        return codes[0], sources, _configurations() if self._kind == "cuda" else {}
+        return codes[0], sources, _configurations(modules) if self._kind == "cuda" else {}
 
     def check(self, made: Candidate, *, generated: bool) -> None:
         """Run a module once, by its defaults.
@@ -264,12 +284,10 @@ def _result(result: Any) -> str:
     raise Unfit(f"forward returns a {type(result).__name__} of more than tensors")
 
 
-def _configurations() -> dict[str, dict[str, int]]:
-    """Return the configurations that the Triton kernels of the last generated code ran with, by name."""
-    from torch._inductor.codecache import PyCodeCache
-
+def _configurations(modules: Sequence[Any]) -> dict[str, dict[str, int]]:
+    """Return the configurations that the Triton kernels of generated modules ran with, by name."""
     found: dict[str, dict[str, int]] = {}
-    for module in PyCodeCache.modules:
+    for module in modules:
         for name, kernel in vars(module).items():
             launchers = getattr(kernel, "launchers", None)
             if not launchers or len(launchers) != 1:

@@ -193,10 +193,11 @@ def test_launches_that_synchronise_their_grid_and_that_begin_early_are_right(
     assert measure(executor, Candidate(DEPENDENT, "cuda"), tasks.load(str(reference))).status == "ok"
 
 
-def test_seeds_of_inductor_are_right_after_its_import_in_the_server(executor: LocalExecutor) -> None:
-    task = tasks.load("rmsnorm")
+def test_seeds_of_inductor_are_right_and_have_its_blocks_as_tunables(executor: LocalExecutor) -> None:
+    task = dataclasses.replace(small_task(), workloads={"cuda": (Workload("even"),)})
     generated, *_ = executor.make_seeds(task)
-    assert "async_compile.triton" in generated.source
+    assert "triton_heuristics.fixed_config" in generated.source
+    assert {"K0_XBLOCK", "K0_WARPS"} <= generated.tunables.keys()
     result = measure(executor, generated, task)
     assert result.status == "ok", result.log
     assert result.lifting.startswith("lifted to")

@@ -96,7 +96,10 @@ def test_a_reference_that_fails_is_to_blame_itself(executor: LocalExecutor) -> N
 def test_an_error_of_the_device_and_a_silent_end_are_named(executor: LocalExecutor) -> None:
     for cause, named in (
         ("raise RuntimeError('CUDA error: out of memory')", "CUDA error: out of memory"),
-        ("import os; os.write(2, b'the driver is gone\\n'); os._exit(1)", "left with status 1: the driver is gone"),
+        (
+            "import os; os.write(2, b'the driver is gone\\n'); os._exit(1)",
+            r"left with status 1(: |\n)the driver is gone",
+        ),
     ):
         with pytest.raises(TaskError, match=named):
             executor.make_seeds(
@@ -119,5 +122,5 @@ def test_code_of_a_reference_runs_confined_when_it_is_compiled(executor: LocalEx
     secret = tmp_path / "secret"
     secret.write_text("treasure")
     reading = REFERENCE.replace("import torch\n", f"import torch\nopen({str(secret)!r}).read()\n", 1)
-    with pytest.raises(TaskError, match=r"Permission|PermissionError"):
+    with pytest.raises(TaskError, match=r"PermissionError|No such file"):
         executor.make_seeds(task_of(reading))

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch._inductor.decomposition import decompositions
 
-from forewarp.gpu_runner.worker.rewriting import parts, split_products, written_out
+from forewarp.gpu_runner.worker.rewriting import blocks_per_row, parts, split_products, written_out
 
 
 def test_three_parts_of_eight_bits_are_the_number() -> None:
@@ -54,3 +54,25 @@ def test_six_products_of_parts_are_that_of_the_matrices_whatever_their_sizes() -
     environment = os.environ | {"TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", INTERPRETED], capture_output=True, text=True, env=environment)
     assert done.stdout == "right\n", done.stderr
+
+
+def kernel(rows: int, columns: int, loops: int) -> str:
+    text = (
+        f"    xnumel = {rows}\n    r0_numel = {columns}\n" + "    for r0_offset in range(0, r0_numel, 1024):\n" * loops
+    )
+    return f"red = async_compile.triton('red', '''\ndef red():\n{text}''', device_str='cuda')\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "blocks"),
+    [
+        (kernel(4096, 393216, 2), 32),  # 528 blocks at once, and 16 rows of 1.6 MB fit into half the cache
+        (kernel(4096, 393216, 1), 1),  # read once
+        (kernel(4096, 1024, 2), 1),  # all of it fits
+        (kernel(65536, 1024, 2), 1),  # the rows in work fit
+        (kernel(64, 16 << 20, 2), 1),  # too long for any number of blocks
+        (kernel(65536, 1024, 2) + kernel(4096, 393216, 2), 32),
+    ],
+)
+def test_as_many_blocks_share_a_row_as_keep_the_rows_in_work_in_the_cache(code: str, blocks: int) -> None:
+    assert blocks_per_row(code, 50 << 20, 132) == blocks
