@@ -59,8 +59,8 @@ from forewarp.search.settings import SearchSettings
 from forewarp.surrogate import prices
 from forewarp.surrogate.calibration import Recalibrated
 from forewarp.surrogate.cascade import CascadeForecaster
-from forewarp.surrogate.evaluation.scorecard import centre
 from forewarp.surrogate.learned import LearnedForecaster
+from forewarp.surrogate.pooling import moments
 from forewarp.surrogate.reference import ReferenceTime
 from forewarp.tools.session import ESCALATIONS
 
@@ -197,7 +197,7 @@ def sorted_once(
     asked = list(rows)
     rng.shuffle(asked)
     made = forecaster.forecast(asked[0].task, asked[0].target, [Subject(r.candidate, r.build) for r in asked], [])
-    worth = [f.p_valid * 2.0 ** centre(f) for f in made]
+    worth = [f.p_valid * 2.0 ** moments(f)[0] for f in made]
     order = sorted(range(len(asked)), key=lambda i: -worth[i])
     return [asked[i] for i in order], sum(f.cost.input_tokens + f.cost.output_tokens for f in made)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from forewarp.core import bins
 from forewarp.core.values import Candidate, Decision, Forecast
 from forewarp.search.settings import SearchSettings
+from forewarp.surrogate.pooling import moments
 
 CLUELESS = 0.9
 """Spread in octaves, without the part that all candidates share, above which forecasts count as uninformative."""
@@ -125,7 +126,7 @@ def _clueless(options: Sequence[Option]) -> bool:
     Doubt that all candidates share, such as about the reference's time, does not keep them from being told apart.
     """
     forecasts = [o.forecast for o in options if o.forecast is not None]
-    doubts = [math.sqrt(max(0.0, _spread(f) ** 2 - f.shared_sd_log2**2)) for f in forecasts]
+    doubts = [math.sqrt(max(0.0, moments(f)[1] ** 2 - f.shared_sd_log2**2)) for f in forecasts]
     return bool(doubts) and statistics.median(doubts) > CLUELESS
 
 
@@ -180,7 +181,7 @@ def _numbers(option: Option, situation: Situation, settings: SearchSettings) -> 
     if forecast is None:
         raise ValueError("an option without a forecast has no score")
     incumbent = situation.incumbent or 1.0
-    unsure = _spread(forecast)
+    unsure = moments(forecast)[1]
     gain = improvement(forecast, incumbent)
     return {
         "incumbent": incumbent,
@@ -198,11 +199,6 @@ def improvement(forecast: Forecast, incumbent: float) -> float:
     if forecast.mean_log2 is not None and forecast.sd_log2 is not None:
         return bins.normal_improvement(forecast.mean_log2, forecast.sd_log2, incumbent)
     return bins.expected_improvement(forecast.probabilities, incumbent)
-
-
-def _spread(forecast: Forecast) -> float:
-    """Return the standard deviation of log2 S under a forecast, in octaves."""
-    return bins.spread_log2(forecast.probabilities) if forecast.sd_log2 is None else forecast.sd_log2
 
 
 def _spans(candidates: Sequence[Candidate]) -> dict[str, float]:

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forewarp.core import bins
-from forewarp.core.values import Forecast
 from forewarp.surrogate.evaluation import metrics
 from forewarp.surrogate.evaluation.backtest import AnsweredCase, Answers
 from forewarp.surrogate.evaluation.resampling import Picks, Resampled, Statistic, cluster_draws, resample
+from forewarp.surrogate.pooling import moments
 
 Array = NDArray[np.float64]
 Better = Literal["higher", "lower", ""]
@@ -55,19 +55,14 @@ class TaskBlock:
         self.p = np.array([r.forecast.probabilities for r in good], float).reshape(-1, bins.COUNT)
         self.s = np.array([r.case.speedup for r in good], float)
         self.y = metrics.bins_of(self.s.tolist())
-        self.centres = np.array([centre(r.forecast) for r in good], float)
+        self.centres = np.array([moments(r.forecast)[0] for r in good], float)
         self.lows, self.highs = np.array([r.forecast.interval for r in good], float).reshape(-1, 2).T
         self.p_valid = np.array([r.forecast.p_valid for r in rows], float)
         self.p_faster = np.array([r.forecast.p_faster for r in rows], float)
-        self.worth = self.p_valid * np.exp2([centre(r.forecast) for r in rows])
+        self.worth = self.p_valid * np.exp2([moments(r.forecast)[0] for r in rows])
         self.speedups = np.array([r.case.speedup or 0.0 for r in rows], float)
         self.valid = np.array([r.case.speedup is not None for r in rows], bool)
         self.judges_validity = all(r.validity for r in rows)
-
-
-def centre(forecast: Forecast) -> float:
-    """Return the forecast of log2 S that candidates are ranked by: its own centre, else the mean over the bins."""
-    return bins.mean_log2(forecast.probabilities) if forecast.mean_log2 is None else forecast.mean_log2
 
 
 def blocks(answers: Answers) -> list[TaskBlock]:
