@@ -172,13 +172,15 @@ def main() -> None:
     """Measure what is asked for; the file is written after each kernel."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--only", default="", help="part of the names of the cases")
-    parser.add_argument("--trimul", type=Path, help="GPU MODE's task of that name, instead of the bundled cases")
+    parser.add_argument("--only", default="", help="parts of the names of the cases, separated by commas")
+    parser.add_argument("--trimul", type=Path, help="GPU MODE's task of that name; with --only, beside others")
     parser.add_argument("--near", action="store_true", help="measure each on near shapes, too")
     parser.add_argument("--dry-run", action="store_true", help="compile for an H100 and measure nothing")
     parser.add_argument("--time-s", type=float, default=Limits().time_s)
     args = parser.parse_args()
-    chosen = [trimul(args.trimul)] if args.trimul else [c for c in cases() if args.only in c.name]
+    parts = args.only.split(",") if args.only or not args.trimul else []
+    chosen = [trimul(args.trimul)] if args.trimul else []
+    chosen += [case for case in cases() if any(part in case.name for part in parts)]
     target = known_targets()["h100"] if args.dry_run else choose("cuda")
     rows: list[dict[str, Any]] = []
 
@@ -202,10 +204,10 @@ def main() -> None:
                     rows[-1]["holdout"] = serde.to_data(examine(executor, case.task, case.kernel))
         finally:
             executor.close()
-    # Once the executor has freed its memory.
-    for case, found in zip(chosen, rows, strict=False):
-        if case.beside == "torch.compile":
-            found["shapes"] = [shape | beside_compile(case, shape) for shape in found["shapes"]]
+    # Once the executor has freed its memory; the dearest case, which is the first, comes last.
+    for case, found in reversed(list(zip(chosen, rows, strict=False))):
+        for index, shape in enumerate(found["shapes"] if case.beside == "torch.compile" else ()):
+            found["shapes"][index] = shape | beside_compile(case, shape)
             keep(found)
     show(rows)
     ratios = [s["speedup"] for r in rows if r["beside"] == "torch.compile" for s in r["shapes"]]
