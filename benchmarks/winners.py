@@ -136,6 +136,7 @@ def row(case: Case, m: Measurement) -> dict[str, Any]:
         "status": m.status,
         "verdict": m.verdict,
         "flags": list(m.flags),
+        "lifting": m.lifting,
         "log": m.log[-1000:],
         "device_s": m.device_s,
     }
