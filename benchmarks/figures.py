@@ -897,7 +897,7 @@ def winners() -> Iterator[Row]:
 
 
 def _beside(row: Mapping[str, Any], shape: Mapping[str, Any]) -> str:
-    """Return a ratio with its interval, bold below the target; "not timed" where torch.compile was to be and was not."""
+    """Return a ratio with its interval, bold below the target; "not timed" where torch.compile was not."""
     if row["beside"] == "torch.compile" and "over_eager" not in shape:
         return "not timed"
     ratio = f"{shape['speedup']:.3f} ({shape['low']:.3f} to {shape['high']:.3f})"
@@ -1016,6 +1016,7 @@ WRITTEN = (
     *("task", "winner over eager, H100 (95 %)", "over torch.compile, H200, by shape (95 %)", "right on near shapes"),
     "written; considered; measured",
 )
+TRIMUL = ("shape", "reference, ms", "torch.compile, ms", "ours, ms", "torch.compile over ours (95 %)")
 PUBLISHED = ("problem", "GPU", "published, ms", "theirs here", "torch.compile here", "ours", "theirs over ours (95 %)")
 BUSY = (
     *("machine", "n each", "told from itself", "interval covers 1", "half-width"),
