@@ -17,7 +17,6 @@ from forewarp.tools.gate_lock import files_of, read_lock
 from forewarp.tools.long_verbs import LongRequest
 from forewarp.tools.parts import Amounts, Kernel
 from forewarp.tools.requests import (
-    PROFILE_S,
     ApplyRequest,
     ExportKernelRequest,
     GateCheckRequest,
@@ -72,8 +71,7 @@ def verb_request(given: Mapping[str, Any], requests: Requests, home: Path, budge
         search = SearchRequest(task=str(file), place=place, budget=budget)
         return checked(OptimizeModelRequest, search=search, top=given["top"], call=fields["call"])
     out = home / "mcp-jobs" / f"{secrets.token_hex(4)}.py" if given["line"] else None
-    deadline = given["deadline_s"] or PROFILE_S
-    return checked(ProfileRequest, model=str(file), task=given["line"], out=out, deadline=deadline, **fields)
+    return checked(ProfileRequest, model=str(file), task=given["line"], out=out, deadline=given["deadline_s"], **fields)
 
 
 def finished_verb(job: SpooledJob, result: dict[str, Any], requests: Requests) -> VerbAnswer:

@@ -75,7 +75,10 @@ def record(model: torch.nn.Module, args: Sequence[Any]) -> RecordedGraph:
             weights[name], held[name] = str(spec.target), cast("torch.Tensor", state[str(spec.target)]).detach()
         elif kind == "CONSTANT_TENSOR":
             held[name] = cast("torch.Tensor", state[str(spec.target)])
-            constants[name] = _constant(held[name])
+            if held[name].numel() > MOST_CONSTANT and _is_attribute(model, str(spec.target)):
+                weights[name] = str(spec.target)  # such as a table of positions
+            else:
+                constants[name] = _constant(held[name])
         else:
             raise NoGraph(f"the model holds a {kind.lower().replace('_', ' ')}, which cannot be written out")
     order = {node: place for place, node in enumerate(program.graph.nodes)}
@@ -128,6 +131,15 @@ def _silence() -> Generator[None]:
             yield
     finally:
         logging.disable(logging.NOTSET)
+
+
+def _is_attribute(model: torch.nn.Module, path: str) -> bool:
+    """Return whether a module of the model holds a tensor by this path, buffer or not."""
+    owner, _, name = path.rpartition(".")
+    try:
+        return isinstance(getattr(model.get_submodule(owner), name, None), torch.Tensor)
+    except AttributeError:
+        return False
 
 
 def _constant(tensor: torch.Tensor) -> str:

@@ -15,11 +15,15 @@ from forewarp.gpu_runner.worker.requests import TaskJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileJob(TaskJob):
-    """Profile the model that a task's reference is, in about `seconds`; with `graphs`, in replays of a CUDA graph."""
+    """Profile the model that a task's reference is, in about `seconds`; with `graphs`, in replays of a CUDA graph.
+
+    If `compiled`, the model is called as torch.compile compiles it, and each subgraph as that compiles it alone.
+    """
 
     run = "forewarp.models.profiling:run"
     seconds: float
     graphs: bool = False
+    compiled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +51,10 @@ class ModelGraph:
     """A model's forward as Python.
 
     `inputs` are the names of the leaves of forward's arguments in order, `described` their shapes and dtypes, of what
-    is no tensor the value. `weights` gives by name the path of a parameter or buffer, `constants` an expression for
-    each other tensor. `result` are the names or literals of the result's leaves, and `spec` their nest as
-    `treespec_dumps` writes it, "" for a single tensor. `training` is the mode that it was exported in.
+    is no tensor the value. `weights` gives by name the path of a parameter, a buffer or a large tensor that is neither,
+    `constants` an expression for each other tensor, "" for a large one. `result` are the names or literals of the
+    result's leaves, and `spec` their nest as `treespec_dumps` writes it, "" for a single tensor. `training` is the mode
+    that it was exported in.
     """
 
     statements: tuple[Statement, ...]
@@ -82,8 +87,8 @@ class Subgraph:
 
     `problem` is the text of a KernelBench file, "" where `why_not` says why there is none; its model's weights are
     called `parameters`, and `layouts` are shape, stride and dtype of what it returns. `samples_s` are seconds of all
-    `places` together in each profiled call. `moved` are bytes of inputs, weights and outputs of one place, `operations`
-    those of one place.
+    `places` together in each profiled call; where torch.compile compiled it, `eager_s` are those before. `moved` are
+    bytes of inputs, weights and outputs of one place, `operations` those of one place.
     """
 
     sha256: str
@@ -96,6 +101,7 @@ class Subgraph:
     why_not: str = ""
     parameters: tuple[str, ...] = ()
     layouts: tuple[tuple[tuple[int, ...], tuple[int, ...], str], ...] = ()
+    eager_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

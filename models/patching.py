@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from forewarp.core.errors import CandidateError
 from forewarp.core.files import literal, template
 from forewarp.models.jobs import ModelGraph, Statement, Subgraph, SubgraphPlace
 
@@ -21,8 +22,14 @@ class Replacement:
     text: str
 
 
-def patched(source: str, graph: ModelGraph, replacements: Sequence[Replacement]) -> str:
-    """Return a model's file with a `ModelNew` that has the replacements in all places of their subgraphs."""
+def patched(source: str, graph: ModelGraph, replacements: Sequence[Replacement], *, under_compile: bool = True) -> str:
+    """Return a model's file with a `ModelNew` that has the replacements in all places of their subgraphs.
+
+    Unless `under_compile`, torch.compile gets the model as it was. Raises `CandidateError` where the graph cannot be
+    written out.
+    """
+    if not all(graph.constants.values()):
+        raise CandidateError("the model makes a large tensor of literals; hold it in a buffer")
     places = [(r.subgraph, place) for r in replacements for place in r.subgraph.places]
     table = [(s.sha256, dict(zip(s.parameters, p.weights, strict=True)), list(s.layouts)) for s, p in places]
     digest = "_".join(r.subgraph.sha256[:8] for r in replacements)
@@ -38,6 +45,7 @@ def patched(source: str, graph: ModelGraph, replacements: Sequence[Replacement])
             spec="None" if not graph.spec or _is_plain(graph.spec) else f"_pytree.treespec_loads({graph.spec!r})",
             digest=digest,
             training=graph.training,
+            as_it_was="" if under_compile else "_torch.compiler.is_compiling() or ",
             constants="\n".join(constants) + "\n" if constants else "",
             body="\n".join(f"        {line}" for line in _body(graph, [p for _, p in places])),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,15 @@ class Piece:
         lines += [constants[name] for name in self.constants]
         lines += [number[name] for name in self.outputs]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+    def function(self, scope: Mapping[str, Any]) -> Callable[..., Any]:
+        """Return a function of inputs, weights and constants, whose statements may use the names of `scope`."""
+        names = ", ".join((*self.inputs, *self.weights, *self.constants))
+        lines = [f"{s.name} = {s.text}" for s in self.statements]
+        lines.append(f"return {', '.join(self.outputs)}")
+        made = dict(scope)
+        exec(f"def subgraph({names}):\n" + "".join(f"    {line}\n" for line in lines), made)
+        return made["subgraph"]
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from forewarp.gpu_runner.executors.artifacts import cached, key_of
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.models.jobs import ModelProfile, PeakJob, ProfileJob
 
-VERSION = "1"
+VERSION = "2"
 PEAK_S = 240.0
 """For loading a model and calling it twice."""
 _STARTED = 0.8
@@ -20,17 +20,32 @@ _STARTED = 0.8
 
 
 def profile_of(
-    executor: LocalExecutor, task: Task, seconds: float, *, graphs: bool = False, kept: bool = False
+    executor: LocalExecutor,
+    task: Task,
+    seconds: float,
+    *,
+    graphs: bool = False,
+    compiled: bool = False,
+    kept: bool = False,
 ) -> ModelProfile:
     """Profile the reference of a task in `seconds` at most, or return the last profile of it if `kept`.
+
+    For `graphs` and `compiled` see `ProfileJob`.
 
     Raises `TaskError` with the model's own error, and where it takes longer.
     """
     if graphs and executor.target.kind != "cuda":
         raise DeviceError("a CPU has no CUDA graphs", hint="leave --graphs out, or --device cuda")
     target = executor.target
-    job = ProfileJob(task=task.without_seeds(), target=target, seconds=_STARTED * seconds, graphs=graphs)
-    key = key_of(VERSION, task.sha256, serde.to_data(target), executor.toolchain_versions(), graphs)
+    job = ProfileJob(
+        task=task.without_seeds(),
+        target=target,
+        seconds=_STARTED * seconds,
+        graphs=graphs,
+        compiled=compiled,
+        inductor=compiled,
+    )
+    key = key_of(VERSION, task.sha256, serde.to_data(target), executor.toolchain_versions(), graphs, compiled)
     path = default_cache() / "profiles" / f"{key}.json"
     if not kept:
         path.unlink(missing_ok=True)

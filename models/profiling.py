@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -28,7 +29,7 @@ from forewarp.gpu_runner.worker.problem import ReferenceFailed, build_model, loa
 from forewarp.gpu_runner.worker.requests import TaskFailure, TaskJob
 from forewarp.gpu_runner.worker.task_confinement import run_confined
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
-from forewarp.models.graph import GraphProgram, NoGraph, RecordedGraph, record
+from forewarp.models.graph import GLOBALS, GraphProgram, NoGraph, RecordedGraph, record
 from forewarp.models.jobs import KernelTime, ModelProfile, PeakJob, ProfileJob, Subgraph, SubgraphPlace
 from forewarp.models.partition import RIDGE, OperationNode, Partition
 from forewarp.models.problem_text import Piece, drawn, parameter_names, problem
@@ -87,14 +88,15 @@ def _peak(job: PeakJob, model: torch.nn.Module, args: Sequence[Any]) -> dict[str
 def _profile(job: ProfileJob, model: torch.nn.Module, args: Sequence[Any]) -> ModelProfile:
     device, problems = job.device, list[str]()
     end = time.monotonic() + job.seconds
-    once_s = _timed(lambda: model(*args), device)
+    called: Callable[..., Any] = model
+    if job.compiled:
+        model(*args)  # what it raises is its own
+        called = torch.compile(model, dynamic=False)
+        called(*args)
+    once_s = _timed(lambda: called(*args), device)
     calls = _count(end, 2 * once_s)
-    walls = [_timed(lambda: model(*args), device) for _ in range(calls)]
-    with _profiled(device) as prof:
-        for _ in range(calls):
-            with record_function(f"{_MARK}0"):
-                model(*args)
-                _wait(device)
+    walls = [_timed(lambda: called(*args), device) for _ in range(calls)]
+    prof = _calls(lambda: called(*args), device, calls)
     whole, kernels = _by_statement(prof, device)[0], _kernels(prof, device)
     recorded = record(model, args)
     values = {**dict(zip(recorded.graph.inputs, pytree.tree_leaves(tuple(args)), strict=True)), **recorded.held}
@@ -110,6 +112,13 @@ def _profile(job: ProfileJob, model: torch.nn.Module, args: Sequence[Any]) -> Mo
     elif job.graphs:
         problems.append("a CUDA graph of the model launches other kernels than its calls, so those are what was timed")
     subgraphs = _subgraphs(recorded, program, values, times, job.task.name)
+    if job.compiled:
+        subgraphs = _compiled(recorded, program, values, subgraphs, device, calls, end)
+        if left := sum(not s.eager_s for s in subgraphs):
+            problems.append(
+                f"{left} of {len(subgraphs)} subgraphs were timed as they are: torch.compile failed on them, or there "
+                "was no time left for it (--deadline)"
+            )
     zero = [0.0] * calls
     return ModelProfile(
         recorded.graph,
@@ -121,6 +130,16 @@ def _profile(job: ProfileJob, model: torch.nn.Module, args: Sequence[Any]) -> Mo
         _rates(job),
         tuple(problems),
     )
+
+
+def _calls(call: Callable[[], Any], device: str, count: int) -> Any:
+    """Profile so many calls, each marked as statement 0."""
+    with _profiled(device) as prof:
+        for _ in range(count):
+            with record_function(f"{_MARK}0"):
+                call()
+                _wait(device)
+    return prof
 
 
 def _count(end: float, once_s: float) -> int:
@@ -266,6 +285,38 @@ def _subgraphs(
         )
         made.append(_with_problem(one, piece, recorded, draws, finite, model))
     return made
+
+
+def _compiled(
+    recorded: RecordedGraph,
+    program: GraphProgram,
+    values: Mapping[str, Any],
+    subgraphs: Sequence[Subgraph],
+    device: str,
+    calls: int,
+    end: float,
+) -> list[Subgraph]:
+    """Time each subgraph as torch.compile compiles it alone, the longest first; past the `end`, they stay as they are.
+
+    They run on the values of a call of the model.
+    """
+    cutter = _Cutter(recorded)
+    pieces = {s.sha256: cutter.piece(s.places[0].first, s.places[0].last) for s in subgraphs}
+    wanted = {name for piece in pieces.values() for name in piece.inputs}
+    held = {**values}
+    program.run(values, made=lambda name, value: held.update({name: value} if name in wanted else {}))
+    found: dict[str, Subgraph] = {}
+    for one in sorted(subgraphs, key=lambda s: -sum(s.samples_s)):
+        piece = pieces[one.sha256]
+        run = torch.compile(piece.function(GLOBALS), dynamic=False)
+        given = [held[name] for name in (*piece.inputs, *piece.weights, *piece.constants)]
+        if time.monotonic() < end:
+            with suppress(Exception):  # whatever torch.compile raises, its operations run as they are then
+                run(*given)
+                times = _by_statement(_calls(lambda run=run, given=given: run(*given), device, calls), device)[0]
+                samples = tuple(len(one.places) * seconds for seconds in times)
+                found[one.sha256] = replace(one, samples_s=samples, eager_s=one.samples_s)
+    return [found.get(s.sha256, s) for s in subgraphs]
 
 
 def _title(operations: Sequence[str]) -> str:

@@ -73,7 +73,8 @@ def render_apply(result: ApplyResult, console: Console, *, full: bool = False) -
         )
         for k in result.kernels
     ]
-    console.print(display.table(("line", "module", "", "", "whole model [95 %]", "why"), rows))
+    if rows:
+        console.print(display.table(("line", "module", "", "", "whole model [95 %]", "why"), rows))
     if result.latency_us and result.model_latency_us:
         console.print(f"latency {result.model_latency_us.median:.1f} µs → {result.latency_us.median:.1f} µs")
     if result.throughput:

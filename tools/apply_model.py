@@ -105,7 +105,7 @@ def apply_model(
     """
     with closing_executors(executors) as opened:
         stage("looking for the model's profile")
-        model = open_model(request.model, request.call, request.place, opened)
+        model = open_model(request.model, request.call, request.place, opened, compile=request.compile)
         patched_model = PatchedModel(model, request.place, opened, under_compile=request.compile)
         winners = _winners(request.winners, model)
         found: list[AppliedKernel] = []
@@ -185,7 +185,7 @@ class PatchedModel:
             kernels = _confirmed(kernels, over if self._plain else under)
             if write and any(k.kept for k in kernels):
                 path = Path(write).expanduser()
-                path.write_text(module)
+                path.write_text(self._text(self._kept, plain=True, under_compile=_helps(under)))
                 written = str(path)
         shape = over.workloads[0] if over is not None and over.workloads else None
         return ApplyResult(
@@ -211,6 +211,8 @@ class PatchedModel:
     def _summary(
         self, kernels: Sequence[AppliedKernel], over: MeasureResult | None, under: MeasureResult | None
     ) -> str:
+        if not kernels:
+            return f"{self._task.name} stays as it is."
         said = f"{sum(k.kept for k in kernels)} of {len(kernels)} kernels help {self._task.name} as a whole"
         if over is None:
             return f"{said}."
@@ -219,10 +221,10 @@ class PatchedModel:
         if under is None or not (over.workloads and under.workloads):
             return said
         eager, alone = over.workloads[0].candidate_us.median, under.workloads[0].reference_us.median
-        return f"{said}{_advice(under.speedup, eager, alone, judged_compiled=not self._plain)}"
+        return f"{said}{_advice(under, eager, alone)}"
 
-    def _text(self, replacements: Sequence[Replacement], *, plain: bool) -> str:
-        text = patched(self._task.reference, self._model.profile.graph, replacements)
+    def _text(self, replacements: Sequence[Replacement], *, plain: bool, under_compile: bool = True) -> str:
+        text = patched(self._task.reference, self._model.profile.graph, replacements, under_compile=under_compile)
         return text if plain else compiled(text, "ModelNew")
 
     def _compiled_model(self) -> str:
@@ -254,15 +256,18 @@ def _confirmed(kernels: Sequence[AppliedKernel], whole: MeasureResult | None) ->
     return [k.model_copy(update=dropped) if k.kept else k for k in kernels]
 
 
-def _advice(under: Interval | None, kernels_us: float, compiled_us: float, *, judged_compiled: bool) -> str:
+def _helps(under: MeasureResult | None) -> bool:
+    """Return whether kernels were shown to help the model under torch.compile."""
+    return under is not None and not _why(under)
+
+
+def _advice(under: MeasureResult, kernels_us: float, compiled_us: float) -> str:
     """Return what to know before the kernels are put in beside torch.compile, "" where there is nothing.
 
     `under` is what they do for the compiled model; `kernels_us` is a call of the model with them, not compiled, and
     `compiled_us` one of the compiled model without them.
     """
-    said = ""
-    if under is not None and under.high < 1 and not judged_compiled:
-        said += " Leave them out where the model is compiled, or judge them with --compile."
+    said = "" if _helps(under) else " Under torch.compile the model that is written is the one without them."
     if compiled_us < kernels_us:
         said += (
             f" torch.compile alone is faster: {compiled_us / 1e3:.3g} ms a call instead of {kernels_us / 1e3:.3g} ms."

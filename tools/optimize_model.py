@@ -55,6 +55,7 @@ class SearchedLine(Part):
     places: int
     gain: Share = Field(description="Forecast share of the model's device time that a kernel saves.")
     run_id: str = Field(default="", description="Its run in the archive; empty where none was begun.")
+    compiled_alone: float | None = Field(default=None, description="Speed-up that torch.compile alone gives.")
     best: Interval | None = Field(default=None, description="Of the best kernel over the line itself.")
     why_none: str = Field(default="", description="Why there is no kernel to put into the model.")
 
@@ -114,7 +115,7 @@ def open_model_search(
     prepare(search)
     with closing_executors(executors) as kept:
         stage("profiling the model")
-        model = open_model(str(search.task), request.call, search.place, kept)
+        model = open_model(str(search.task), request.call, search.place, kept, compile=request.compile)
         chosen = [(s, line) for s, line in model.lines if s.problem][: request.top]
         if not chosen:
             raise UsageError(f"no line of {model.task.name} can be made a task", hint="`forewarp profile` says why")
@@ -264,11 +265,11 @@ class ModelSearch:
     def result(self) -> OptimizeModelResult:
         """Return what it came to so far."""
         record, applied = self.record, self.record.applied
-        found = sum(line.best is not None for line in record.lines)
+        found = sum(line.best is not None and not line.why_none for line in record.lines)
         said = applied.summary if applied else f"The search for {record.model} goes on with `resume {self.folder}`."
         return OptimizeModelResult.of(
             record,
-            summary=f"Kernels for {found} of {counted(len(record.lines), 'line')}. {said}",
+            summary=f"Kernels that are faster for {found} of {counted(len(record.lines), 'line')}. {said}",
             status="finished" if applied else "interrupted",
             run_id=self.run_id,
             folder=str(self.folder),
@@ -344,13 +345,14 @@ class ModelSearch:
             self._note(index, why_none=made.evidence.why_no_module if made else "nothing worked")
             return
         write_whole(self._module(line), made.text)
-        slower = made.evidence.speedup.ratio <= 1
-        self._note(index, best=made.evidence.speedup, why_none="no kernel is faster than the line" if slower else "")
+        best = made.evidence.speedup
+        self._note(index, best=best, why_none=why_not_judged(best, line.compiled_alone))
 
     def _apply(self, stage: Callable[[str], None]) -> None:
         """Judge the model with each winner, which the record keeps, then with those that help it."""
         record, request = self.record, self.record.request
-        model = open_model(str(request.search.task), request.call, request.search.place, self._executors)
+        search = request.search
+        model = open_model(str(search.task), request.call, search.place, self._executors, compile=request.compile)
         subgraphs = {s.sha256: s for s, _ in model.lines}
         patched = PatchedModel(model, request.search.place, self._executors, under_compile=request.compile)
         patched.spent, patched.dearest = _spend(record.judging), _spend(record.judgement)
@@ -400,6 +402,15 @@ class ModelSearch:
     def _set(self, **fields: object) -> None:
         self.record = self.record.model_copy(update=fields)
         self.save()
+
+
+def why_not_judged(best: Interval, compiled_alone: float | None) -> str:
+    """Return why a line's best kernel cannot help the model, "" where it may; `compiled_alone` is of `SearchedLine`."""
+    if best.ratio <= 1:
+        return "no kernel is faster than the line"
+    if compiled_alone is not None and best.high < compiled_alone:
+        return f"no kernel is as fast as what torch.compile makes of the line ({compiled_alone:.3g}×)"
+    return ""
 
 
 def _spend(amounts: Amounts) -> Spend:

@@ -23,7 +23,7 @@ from forewarp.models.profiler import profile_of
 from forewarp.surrogate import headroom
 from forewarp.tools import sources
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Part, Place
-from forewarp.tools.requests import PROFILE_S, ProfileRequest
+from forewarp.tools.requests import COMPILED_PROFILE_S, PROFILE_S, ProfileRequest
 from forewarp.tools.session import Executors, closing_executors
 
 if TYPE_CHECKING:
@@ -53,6 +53,9 @@ class ProfiledLine(Part):
     roofline_us: float = Field(description="Least time for its inputs, weights and outputs once, and its arithmetic.")
     headroom: Interval = Field(description="Forecast speed-up of the best kernel for it, with its 80 % interval.")
     gain: Share = Field(description="Forecast share of the device time that it would save, with its 80 % interval.")
+    compiled_alone: float | None = Field(
+        description="Speed-up over the line that torch.compile alone gives, where the model was profiled under it."
+    )
     why_no_task: str = Field(description="Why it cannot be made a task; empty where it can.")
 
 
@@ -106,7 +109,7 @@ def profile_model(
         raise UsageError("a line becomes a task in a file", hint="pass --task NUMBER with --out FILE")
     with closing_executors(executors) as kept:
         stage("exporting and timing the model")
-        given = {name: getattr(request, name) for name in ("model", "call", "place", "deadline", "graphs")}
+        given = {name: getattr(request, name) for name in ("model", "call", "place", "deadline", "graphs", "compile")}
         model = open_model(**given, executors=kept, kept=request.task is not None)
     result = _result(model)
     if request.task is None or request.out is None:
@@ -128,16 +131,23 @@ def open_model(
     place: Place,
     executors: Executors,
     *,
-    deadline: float = PROFILE_S,
+    deadline: float | None = None,
     graphs: bool = False,
+    compile: bool = False,
     kept: bool = True,
 ) -> ProfiledModel:
-    """Profile a model, or take the last profile of it if `kept`; raises as `profile_model` does."""
+    """Profile a model, under torch.compile if `compile`, or take the last profile of it if `kept`.
+
+    Raises as `profile_model` does.
+    """
+    if graphs and compile:
+        raise UsageError("graphs are replayed of the model as it is", hint="leave --graphs or --compile out")
     if place.executor != "local" or place.device in ("replay", "cuda:all"):
         raise UsageError("a model is profiled on one device of this machine", hint="run forewarp where the device is")
     task = model_task(model, call)
     executor = cast("LocalExecutor", executors.get(place, task))
-    profile = profile_of(executor, task, deadline, graphs=graphs, kept=kept)
+    seconds = deadline or (COMPILED_PROFILE_S if compile else PROFILE_S)
+    profile = profile_of(executor, task, seconds, graphs=graphs, compiled=compile, kept=kept)
     known = executor.target
     target = replace(known, **{name: rate for name, rate in profile.rates.items() if getattr(known, name) is None})
     return ProfiledModel(task, executor, target, profile, _ranked(profile, target))
@@ -225,6 +235,7 @@ def _line(s: Subgraph, total: Sequence[float], target: Target) -> ProfiledLine:
         roofline_us=least_s * 1e6,
         headroom=Interval(ratio=best.quantile(0.5), low=low, high=high, level=0.8),
         gain=Share(value=share.value * best.saving(), low=saved[0], high=saved[1]),
+        compiled_alone=statistics.median(s.eager_s) / statistics.median(s.samples_s) if s.eager_s else None,
         why_no_task=s.why_not,
     )
 
@@ -248,7 +259,12 @@ def _result(model: ProfiledModel) -> ProfileResult:
     problems = list(profile.problems)
     if device_s and abs(graph_s / device_s - 1) > 0.2:
         times = f"{graph_s / device_s:.2f} times"
-        problems.append(f"the exported graph takes {times} the device time of the model's own calls")
+        problems.append(
+            f"compiled one by one, the lines take {times} the compiled model's device time: what it fuses across them "
+            "is lost around a kernel"
+            if any(s.eager_s for s in profile.subgraphs)
+            else f"the exported graph takes {times} the device time of the model's own calls"
+        )
     if target.kind == "cuda" and device_s < 0.7 * call_s:
         problems.append(f"the device works in {device_s / call_s:.0%} of a call: try CUDA graphs before kernels")
     best = sum(line.gain.value for line in lines[:3])

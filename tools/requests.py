@@ -18,7 +18,7 @@ from forewarp.tools.parts import Amounts, FilePath, Kernel, Part, Place, TaskOpt
 AnyPart = TypeVar("AnyPart", bound=Part)
 
 Baseline = Literal["eager", "compile"]
-PROFILE_S = 120.0
+PROFILE_S, COMPILED_PROFILE_S = 120.0, 300.0
 """Seconds that a model's profile may take where nobody says otherwise."""
 LOCK_NAME = "forewarp-kernels.lock.json"
 RewardShape = Literal["correctness", "brier", "crps", "decision"]
@@ -274,8 +274,13 @@ class ProfileRequest(Part):
 
     model: ModelFile
     call: ModelCall = ""
-    deadline: float = Field(default=PROFILE_S, gt=0, allow_inf_nan=False, description="Most seconds of wall time.")
+    deadline: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Most seconds of wall time; 120, with `compile` 300."
+    )
     graphs: bool = Field(default=False, description="Time the kernels in replays of a CUDA graph.")
+    compile: bool = Field(
+        default=False, description="Time the model under torch.compile, and each line as that compiles it alone."
+    )
     task: int | None = Field(default=None, ge=1, description="Line of the last profile to write as a task, with `out`.")
     out: FilePath | None = Field(default=None, description="File to write the task to.")
     place: Place = Place()

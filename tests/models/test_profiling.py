@@ -161,6 +161,64 @@ def test_a_kernel_that_takes_other_weights_is_refused(profile: ModelProfile) -> 
         import_text(patched(TEXT, profile.graph, [Replacement(s, text)])).ModelNew(2)
 
 
+def test_torch_compile_gets_the_model_as_it_was_where_kernels_do_not_help_it(profile: ModelProfile) -> None:
+    for under_compile in (True, False):
+        text = patched(TEXT, profile.graph, [own(profile.subgraphs[1])], under_compile=under_compile)
+        old, new, values = both(profile, text)
+        with torch.no_grad():
+            made = torch.compile(new, fullgraph=True, backend="eager")(*values)
+            torch.testing.assert_close(made, old(*values))
+            assert bool(type(new._kernels[0]).calls) == under_compile
+            new(*values)
+        assert type(new._kernels[0]).calls
+
+
+_TABLE = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.positions = torch.randn(64, 32)  # neither parameter nor buffer
+
+    def forward(self, x):
+        return torch.softmax(x + self.positions, -1)
+
+
+def get_inputs():
+    return [torch.randn(4, 64, 32)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_large_tensors_that_are_no_buffers_are_taken_from_the_model() -> None:
+    loaded = Problem.load(_TABLE, Workload("default"), 1)
+    job = ProfileJob(task=tasks.from_source(_TABLE, "table"), target=detect_cpu(), seconds=5.0)
+    with torch.no_grad():
+        found = profiling._profile(job, loaded.module.Model(), loaded.arguments(1, "cpu"))
+        module = import_text(patched(_TABLE, found.graph, [own(s) for s in found.subgraphs]))
+        torch.manual_seed(0)
+        old = module.Model()
+        torch.manual_seed(0)
+        new, values = module.ModelNew(), module.get_inputs()
+        torch.testing.assert_close(new(*values), old(*values))
+    assert type(new._kernels[0]).calls
+
+
+@pytest.mark.slow
+def test_under_torch_compile_lines_are_timed_as_it_compiles_each(problem: Problem) -> None:
+    job = ProfileJob(task=tasks.from_source(TEXT, "small"), target=detect_cpu(), seconds=200.0, compiled=True)
+    with torch.no_grad():
+        found = profiling._profile(job, problem.module.Model(2), problem.arguments(1, "cpu"))
+    assert not found.problems
+    assert all(len(s.samples_s) == len(s.eager_s) == len(found.graph_s) for s in found.subgraphs)
+    assert all(s.problem for s in found.subgraphs)
+
+
 @pytest.mark.slow
 def test_under_torch_compile_kernels_are_operations_without_a_break(profile: ModelProfile) -> None:
     text = patched(TEXT, profile.graph, [own(profile.subgraphs[1])])

@@ -12,8 +12,9 @@ from support.small_model import FLIPPED, TEXT
 
 from forewarp.core.errors import DeviceError, TaskError, UsageError
 from forewarp.gpu_runner.formats import task as tasks
-from forewarp.tools.apply_model import _advice, _winners, apply_model
+from forewarp.tools.apply_model import _winners, apply_model
 from forewarp.tools.measure_kernel import measure_kernel
+from forewarp.tools.optimize_model import why_not_judged
 from forewarp.tools.parts import Interval, Kernel, Place
 from forewarp.tools.profile_model import ProfileResult, model_task, open_model, profile_model
 from forewarp.tools.requests import ApplyRequest, MeasureRequest, ProfileRequest, ValidateRequest
@@ -206,10 +207,8 @@ def test_a_profile_keeps_its_deadline(folder: Path) -> None:
     assert "--deadline" in raised.value.hint
 
 
-def test_kernels_that_slow_a_compiled_model_down_are_advised_against():
-    slower, faster = Interval(ratio=0.85, low=0.84, high=0.86), Interval(ratio=1.1, low=1.05, high=1.15)
-    said = _advice(slower, 10_272.0, 5_990.0, judged_compiled=False)
-    assert "--compile" in said
-    assert "5.99 ms a call instead of 10.3 ms" in said
-    assert "--compile" not in _advice(slower, 10_272.0, 5_990.0, judged_compiled=True)
-    assert _advice(faster, 5_000.0, 6_000.0, judged_compiled=False) == ""
+def test_what_a_line_gains_by_torch_compile_alone_is_to_be_reached() -> None:
+    best = Interval(ratio=1.5, low=1.4, high=1.6)
+    assert why_not_judged(best, None) == why_not_judged(best, 1.55) == ""
+    assert "torch.compile makes of the line (2×)" in why_not_judged(best, 2.0)
+    assert "faster than the line" in why_not_judged(Interval(ratio=0.9, low=0.8, high=1.1), None)
