@@ -73,8 +73,7 @@ def render_apply(result: ApplyResult, console: Console, *, full: bool = False) -
         )
         for k in result.kernels
     ]
-    if rows:
-        console.print(display.table(("line", "module", "", "", "whole model [95 %]", "why"), rows))
+    console.print(display.table(("line", "module", "", "", "whole model [95 %]", "why"), rows))
     if result.latency_us and result.model_latency_us:
         console.print(f"latency {result.model_latency_us.median:.1f} µs → {result.latency_us.median:.1f} µs")
     if result.throughput:
@@ -102,7 +101,7 @@ def render_optimize(result: OptimizeModelResult, console: Console, *, full: bool
     ]
     heads = ("line", "operations", "forecast gain", "best kernel [95 %]", "run", "why none")
     console.print(display.table(heads, rows))
-    if result.applied is not None:
+    if result.applied is not None and result.applied.kernels:
         render_apply(result.applied, console, full=full)
     console.print(result.summary, style="bold")
     console.print(f"spent {wording.amounts(result.budget.spent, result.budget.limit)}", style="dim")
