@@ -12,7 +12,6 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from forewarp.archive.rows import CandidateRow
-from forewarp.core.errors import ForewarpError
 from forewarp.core.protocols import Forecaster, ForecastMemory, Subject
 from forewarp.core.values import Cost, Decision, Forecast
 from forewarp.search import budget as budgets
@@ -21,6 +20,7 @@ from forewarp.search.events import Decided, Escalated, Event, Forecasted, Propos
 from forewarp.search.measuring import measure, ready_gate, record_gated
 from forewarp.search.run import BudgetSpent, SearchRun, Stopped
 from forewarp.search.state import RunState, pending
+from forewarp.surrogate.asking import ask
 from forewarp.surrogate.cascade import DEAR, CascadeForecaster
 
 
@@ -92,9 +92,7 @@ def forecast(run: SearchRun, rows: Sequence[CandidateRow]) -> Generator[Event]:
     number = run.round
     subjects = [Subject(r.candidate, r.build) for r in rows if r.build is not None]
     failed_before = _failed(run.forecaster)
-    made = run.forecaster.forecast(run.task, run.target, subjects, run.state.trials)
-    if len(made) != len(rows):
-        raise ForewarpError(f"forecaster {run.forecaster.name} gave {len(made)} forecasts for {len(rows)} subjects")
+    made = ask(run.forecaster, run.task, run.target, subjects, run.state.trials)
     forecasts = list(zip(rows, made, strict=True))
     with run.step() as happened:
         run.archive.add_forecasts(run.id, number, {r.proposal: f for r, f in forecasts})

@@ -23,6 +23,7 @@ from forewarp.core.values import Build, Candidate, Cost, Forecast, Measurement, 
 from forewarp.inspection.features.features import program_of
 from forewarp.search.gate import Gate
 from forewarp.surrogate import compare
+from forewarp.surrogate.asking import ask
 from forewarp.tools import session as sessions
 from forewarp.tools import wording
 from forewarp.tools.inspect_kernel import choose_target
@@ -308,7 +309,7 @@ def _forecasts(
         same = programs.find(other)
         measured = as_forecast(same.measurement) if same else None
     subjects = {sha256: s for sha256, s in builds.items() if s.build.status == "ok"}
-    made = forecaster.forecast(task, target, list(subjects.values()), trials) if subjects else []
+    made = ask(forecaster, task, target, list(subjects.values()), trials) if subjects else []
     forecasts = dict(zip(subjects, made, strict=True))
     for sha256, forecast in forecasts.items():
         opened.archive.add_cost(None, forecast.cost, f"forecast of {sha256[:10]}")

@@ -15,6 +15,7 @@ from forewarp.core import bins
 from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.core.values import REFERENCE, Candidate, Cost, Forecast, Measurement, Target, Task
 from forewarp.inspection.features.features import program_of
+from forewarp.surrogate.asking import ask
 from forewarp.surrogate.reference import ReferenceTime
 
 Progress = Callable[[str, int, int], None]
@@ -149,7 +150,7 @@ def run(forecaster: Forecaster, groups: Sequence[Group], progress: Progress | No
         if progress is not None:
             progress(forecaster.name, done, len(groups))
         start = time.perf_counter()
-        forecasts = forecaster.forecast(group.task, group.target, group.subjects, group.trials)
+        forecasts = ask(forecaster, group.task, group.target, group.subjects, group.trials)
         seconds = time.perf_counter() - start
         milliseconds[group.task.name, group.target.name] = 1e3 * seconds / len(group.subjects)
         rows += [AnsweredCase(c, f, len(group.trials)) for c, f in zip(group.cases, forecasts, strict=True)]

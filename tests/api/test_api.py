@@ -93,6 +93,20 @@ def test_an_own_forecaster_is_asked() -> None:
     assert run(forecaster=own).forecaster == "own knowing"
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"), [(None, "a NoneType"), ([], "0 forecasts where"), ([1.5], "a float among its forecasts")]
+)
+def test_an_own_forecaster_that_gives_no_forecasts_is_told_so(answer: Any, said: str) -> None:
+    class Odd(synthetic.KnowingForecaster):
+        def forecast(self, *_: Any) -> Any:
+            return answer
+
+    with Synthetic() as warm, pytest.raises(forewarp.UsageError, match=f"the forecaster knowing gave {said}"):
+        forewarp.forecast(synthetic.task(), synthetic.seed(), forecaster=Odd(), executors=warm)
+    with pytest.raises(forewarp.UsageError, match=said):
+        run(forecaster=Odd())
+
+
 def test_seeds_may_be_texts() -> None:
     other = synthetic.SOURCE.replace("UNUSED = [0, 1]", "UNUSED = [0, 1, 2]")
     found = run(seeds=[other])
