@@ -483,7 +483,7 @@ def test_stop_from_another_thread_finishes_the_measurement(archive: Archive) -> 
     assert summary.measured == summary.spend.measurements == 1
 
 
-def test_a_forecaster_that_miscounts_is_our_failure(archive: Archive) -> None:
+def test_a_run_whose_forecaster_miscounts_has_failed(archive: Archive) -> None:
     class Short(KnowingForecaster):
         def forecast(
             self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
@@ -491,7 +491,7 @@ def test_a_forecaster_that_miscounts_is_our_failure(archive: Archive) -> None:
             return super().forecast(task, target, subjects, history)[1:]
 
     search = begin(archive, Short())
-    with pytest.raises(ForewarpError, match="7 forecasts for"):
+    with pytest.raises(ForewarpError, match="7 forecasts where"):
         search.run()
     assert search.summary().status == "failed"
 
