@@ -353,10 +353,21 @@ class ServerProcess:
 
     def _fail_to_start(self, log: str) -> None:
         self._forget()
+        python, lines = self._command[0], readable(log).splitlines()
         if "No module named 'torch'" in log:
             raise DeviceError(
-                f"{self._command[0]} has no torch, so nothing can be measured",
+                f"{python} has no torch, so nothing can be measured",
                 hint='pip install "forewarp[gpu]", or pass --python PATH of an environment that has torch',
+            )
+        if "in preload" in log:
+            raise DeviceError(
+                f"torch of {python} cannot be loaded: {lines[-1]}",
+                hint="install it anew, or pass --python PATH of an environment whose torch works",
+            )
+        if python != sys.executable:
+            raise DeviceError(
+                f"{python} cannot measure: {lines[-1] if lines else 'it ended without a word'}",
+                hint="pass --python PATH of a Python of version 3.11 or later that has torch and numpy",
             )
         raise WorkerError(f"the measuring server did not start:\n{readable(log)}", hint="`forewarp doctor` says more")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -270,6 +271,34 @@ def test_a_python_without_torch_is_named(tmp_path: Path) -> None:
     bare.chmod(0o755)
     executor = LocalExecutor(detect_cpu(), python=str(bare))
     with pytest.raises(DeviceError, match="has no torch"):
+        executor.probe()
+    executor.close()
+
+
+@pytest.mark.parametrize(
+    ("torch_file", "said"),
+    [
+        ("raise ImportError('libcudart.so.12: cannot open shared object file')", "libcudart.so.12: cannot open"),
+        ("def x(:", "SyntaxError: invalid syntax"),
+        ("", "has no attribute 'set_grad_enabled'"),
+    ],
+)
+def test_a_torch_that_is_broken_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch_file: str, said: str
+) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(torch_file)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    executor = LocalExecutor(detect_cpu(), cache=tmp_path / "cache")
+    with pytest.raises(DeviceError, match=f"torch of {sys.executable} cannot be loaded: .*{said}") as e:
+        executor.probe()
+    assert "\n" not in e.value.message
+    executor.close()
+
+
+def test_a_program_that_is_no_python_is_named() -> None:
+    executor = LocalExecutor(detect_cpu(), python="/bin/ls")
+    with pytest.raises(DeviceError, match="/bin/ls cannot measure: .*"):
         executor.probe()
     executor.close()
 
