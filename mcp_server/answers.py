@@ -61,7 +61,7 @@ Chance = Annotated[float | None, BeforeValidator(lambda v: None if v is None els
 Reason = Annotated[str, BeforeValidator(lambda v: trim(v, 300))]
 Speedup = Annotated[Text, Field(description="Ratio with its 95 % interval.")]
 Median = Annotated[Text, Field(description="Forecast speed-up with its 80 % interval.")]
-PollAfter = Annotated[float | None, Field(description="When to call search_status; left out once it is over.")]
+PollAfter = Annotated[float | None, Field(description="When to call search_status, if at all.")]
 
 
 class ToolAnswer(Part):
@@ -101,7 +101,7 @@ class ForecastAnswer(ToolAnswer):
     distribution: dict[str, float] | None = Field(default=None, description="Probability by range; detailed only.")
     evidence: dict[str, Digits] | None = Field(default=None, description="Facts read off the code; detailed only.")
     evidence_used: list[str] | None = None
-    usd: float | None = Field(default=0.0, description="Null where the model's price is unknown.")
+    usd: float | None = None
     log: str = ""
     links: dict[str, str] = Field(default_factory=dict[str, str])
 
@@ -131,7 +131,7 @@ def forecast_answer(found: ForecastResult, detail: Detail, paths: Sequence[str])
         distribution={b.range: round(b.probability, 4) for b in f.distribution} if f and more else None,
         evidence=found.evidence.facts if more else None,
         evidence_used=found.evidence_used if more else None,
-        usd=found.cost.dollars,
+        usd=found.cost.dollars or None,
         log=trim(found.log, LOG[detail]),
     )
 
@@ -245,17 +245,13 @@ class SearchAnswer(ToolAnswer):
     near_shapes: str | None = Field(default=None, description="How best does on shapes that nobody tuned for.")
     measurements: str = Field(default="", description="Of the budget, as progress counts them.")
     counts: dict[str, Any] = Field(default_factory=dict[str, Any], description="Candidates by how far they came.")
-    alarms: int = Field(default=0, description="How often outcomes did not fit the forecasts.")
+    alarms: int | None = Field(default=None, description="How often outcomes did not fit the forecasts.")
     spent: dict[str, Digits] = Field(default_factory=dict[str, float])
     limit: dict[str, Digits] = Field(default_factory=dict[str, float])
-    candidates: list[RunCandidate] | None = Field(
-        default=None, description="Measured ones first, the last ones first; detailed."
-    )
+    candidates: list[RunCandidate] | None = Field(default=None, description="The latest measured ones first; detailed.")
     folder: str | None = Field(default=None, description="Its files: best kernel, result.json, report.html.")
-    tuned: list[ChosenConfiguration] | None = Field(
-        default=None, description="Configurations of an autotuned file's kernels."
-    )
-    patch: str | None = Field(default=None, description="Change of an autotuned file that leaves it those only.")
+    tuned: list[ChosenConfiguration] | None = Field(default=None, description="Configurations of an autotuned file.")
+    patch: str | None = Field(default=None, description="Change of the file that leaves it those only.")
     links: dict[str, str] = Field(default_factory=dict[str, str])
 
 
@@ -301,6 +297,7 @@ def search_answer(found: SearchResult, detail: Detail, *, lost: bool, folder: st
         poll_after_s=POLL_S if running else None,
         best=best,
         near_shapes=found.holdout.said if found.holdout else None,
+        alarms=found.alarms or None,
         counts=found.counts.model_dump(),
         measurements=measurements_of(found.budget.spent.measurements or 0, found.budget.limit.measurements),
         spent={name: amount for name, amount in found.budget.spent.model_dump(exclude_none=True).items() if amount},

@@ -60,6 +60,7 @@ _OWN: dict[str, tuple[Any, Any, str]] = {
     "target": (Targets | None, None, "GPU that need not be here."),
     "inspect_kernel.task": (str | None, None, "Not needed for Triton files."),
     "inspect_kernel.target": (Targets | None, None, "GPU; this machine's, else h200."),
+    "search.target": (Targets | None, None, ""),
     "budget": (_Budget, None, "Most measurements."),
     "max_gpu_seconds": (_Positive, None, ""),
     "max_usd": (_Positive, None, ""),

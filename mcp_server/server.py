@@ -88,7 +88,7 @@ TOOLS = (
         "search",
         RUNS.model_copy(update=OPEN),
         "task budget max_gpu_seconds max_usd max_tokens deadline_s forecaster model seed_kernels language "
-        "allow_tf32 gradients seed device detail",
+        "allow_tf32 gradients seed device target detail",
         SearchAnswer,
         SearchRequest,
     ),
@@ -155,6 +155,8 @@ class Server(MCPServer[None]):
         except ToolError as e:
             if isinstance(e.__cause__, ValidationError):
                 raise ToolError(f"{name}: {'; '.join(misfit(e.__cause__))}") from e
+            if isinstance(e.__cause__, ToolError):
+                raise e.__cause__ from None  # as it was raised, without the SDK's prefix
             raise
 
     async def get_prompt(

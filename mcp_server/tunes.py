@@ -80,14 +80,14 @@ class Tunes:
     def __init__(self) -> None:
         self._known: dict[str, Tuning] = {}
 
-    def start(self, session: str, file: Path, deadline_s: float) -> Tuning:
+    def start(self, session: str, file: Path, deadline_s: float, target: str) -> Tuning:
         """Begin to tune a file; raises `UsageError` where it cannot be read."""
         found = Tuning(f"{PREFIX}{secrets.token_hex(4)}", session, file)
 
         def stage(text: str) -> None:
             found.stage = text
 
-        found.job = TuneJob(TuneRequest(file=str(file), measure=0, deadline_s=deadline_s), stage=stage)
+        found.job = TuneJob(TuneRequest(file=str(file), measure=0, deadline_s=deadline_s, target=target), stage=stage)
         for old in [t for t in self._known.values() if t.over.is_set()][: max(0, len(self._known) + 1 - KEPT)]:
             del self._known[old.id]
         self._known[found.id] = found

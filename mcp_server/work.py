@@ -215,9 +215,14 @@ class Work:
         """Start a run and return its first state; of an autotuned file, its configurations if they come in time."""
         file = Path(self.requests.task(given["task"]))
         if file.suffix == ".py" and is_autotuned(file):
-            tuning = self.tunes.start(session, file, given["deadline_s"] or TUNE_S)
+            tuning = self.tunes.start(session, file, given["deadline_s"] or TUNE_S, given["target"] or "auto")
             tuning.wait(min(TUNE_WAIT_S, given["deadline_s"] or TUNE_S), say)
             return tuning.answer()
+        if given["target"] is not None:
+            raise UsageError(
+                f"{given['task']} is no autotuned file, and a search measures on the device that is here",
+                hint="leave target out; forecast_kernel and inspect_kernel take one",
+            )
         with proposing_plan(str(file), self.options.place, self._executors):
             seeds = [str(self.requests.seed(p)) for p in given["seed_kernels"] or ()]
         request = self.requests.make(SearchRequest, given, seed_kernels=seeds, budget=Amounts())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from forewarp.tools.evaluate import Figure
+from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,7 +83,8 @@ def _is_text(table: TextTable, place: int) -> bool:
 def about(result: EvaluateResult) -> str:
     """Say what the figures rest on."""
     said = [
-        f"{result.rows} candidates of {result.task_count} tasks, {result.valid} of them valid; split: {result.split}",
+        f"{counted(result.rows, 'candidate')} of {counted(result.task_count, 'task')}, {result.valid} of them valid",
+        f"split: {result.split}",
         f"intervals: {result.level:.0%} over {result.resamples} resamples of the tasks".replace("%", " %"),
         f"near the best: within {result.margin * 100:g} %",
     ]

@@ -23,6 +23,7 @@ from forewarp.surrogate.evaluation.resampling import Resampled, cluster_draws
 from forewarp.tools import session
 from forewarp.tools.parts import Part, Place
 from forewarp.tools.requests import EvaluateRequest
+from forewarp.tools.wording import counted
 
 POOLED = "pooled"
 FORECASTERS = ("learned", "llm", "cascade", POOLED, "uniform", "climatology")
@@ -315,7 +316,7 @@ def _summary(found: Sequence[Scores], rows: int, tasks: int, split: str) -> str:
         f"ECE {said(s, 'ece', '.3f')}, {said(s, 'recovery_10', '.0%')} of the best speed-up in the top 10 %"
         for s in found
     ]
-    return f"{rows} candidates of {tasks} tasks ({split}). {'; '.join(each)}."
+    return f"{counted(rows, 'candidate')} of {counted(tasks, 'task')} ({split}). {'; '.join(each)}."
 
 
 def _against_members(differences: Sequence[Difference]) -> str:

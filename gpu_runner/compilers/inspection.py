@@ -64,7 +64,8 @@ def _of_launch(launch: Launch, target: Target) -> list[str]:
     if launch.grid is not None:
         blocks = math.prod(launch.grid)
         if blocks < target.processors:
-            found.append(f"{code.kernel} launches {blocks} blocks for {target.processors} multiprocessors")
+            what = f"{blocks} block{'s' * (blocks != 1)}"
+            found.append(f"{code.kernel} launches {what} for {target.processors} multiprocessors")
     held = launch.occupancy
     # Tensor-core kernels keep their tiles in registers and live with few warps.
     if held is not None and held.share < _FEW_WARPS and not code.mix.get("tensor"):

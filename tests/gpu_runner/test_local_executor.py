@@ -298,7 +298,7 @@ def test_a_torch_that_is_broken_is_named(
 
 def test_a_program_that_is_no_python_is_named() -> None:
     executor = LocalExecutor(detect_cpu(), python="/bin/ls")
-    with pytest.raises(DeviceError, match="/bin/ls cannot measure: .*"):
+    with pytest.raises(DeviceError, match="/bin/ls cannot measure: "):
         executor.probe()
     executor.close()
 

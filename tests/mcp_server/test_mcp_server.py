@@ -229,8 +229,10 @@ async def test_unknown_arguments_are_refused_by_name(served: Served, mode: Mode)
 async def test_search_of_an_autotuned_file_gives_its_configurations(served: Served) -> None:
     (served.workspace / "scale.py").write_text(autotuned_file.SOURCE)
     async with served.in_memory() as client:
-        found = await call(client, "search", task="scale.py")
+        found = await call(client, "search", task="scale.py", target="a100")
         found = await ended(client, found)
+        assert "no autotuned file" in await refused(client, "search", task="toy.py", target="a100")
+    assert "A100" in found["device"]
     assert (found["status"], found["run_id"][:2], found.get("poll_after_s")) == ("finished", "t-", None)
     assert [t["kernel"] for t in found["tuned"]] == ["scale"]
     assert "+@triton.autotune(configs=[triton.Config(" in found["patch"]

@@ -27,7 +27,7 @@ def test_a_pool_goes_along_for_replay_only(
     monkeypatch.setattr(Jobs, "start_search", start)
     place = Place(device=device, pool="some.parquet", archive=str(tmp_path / "archive.db"))
     work = Work(ServerOptions(place=place, workspace=tmp_path))
-    names = ("budget", "max_gpu_seconds", "max_usd", "max_tokens", "deadline_s", "model", "device")
+    names = ("budget", "max_gpu_seconds", "max_usd", "max_tokens", "deadline_s", "model", "device", "target")
     given = dict.fromkeys(names) | {"task": "softmax", "forecaster": "none", "seed_kernels": [], "detail": "concise"}
     with pytest.raises(KeyboardInterrupt):
         work.search("s", given, lambda _: None)
