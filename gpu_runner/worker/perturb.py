@@ -1,12 +1,15 @@
-"""Inputs that a shortcut for the usual distribution gets wrong: scaled, negated, zero, whole, and mostly zero."""
+"""Inputs that a shortcut for the usual distribution gets wrong: scaled, negated, zero, whole, and mostly zero.
+
+What a task's inputs are by their nature, they stay: triangular, banded, symmetric.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import torch
 
@@ -24,6 +27,8 @@ _UNCLEAR = 3.0
 FAR = 300.0
 """How far inputs are moved from zero. In fp32, a variance as E[x²] − E[x]² has lost all but two digits there, in rows
 of any length; from 1,000 on, references lose as much as is allowed, too."""
+_FEWEST_ZEROS = 0.01
+"""Share of exact zeros from which on they are no chance."""
 _LEAST_SCALE = 1e-3
 """On perturbed inputs, outputs are not held to a scale below this share of their usual one."""
 
@@ -120,15 +125,18 @@ def cases(
     most = max(1.0, _UNCLEAR * usual.reference_error())
     has_integers, finite = usual.has_integers, usual.finite
     del usual  # it may be large
+    zeros: frozenset[int] | None = None
     for perturbation in PERTURBATIONS:
         if perturbation.only == ("smallest" if telling else "larger"):
             continue
         if perturbation.integers == ("never" if has_integers else "only"):
             continue
         values = draw()
+        if zeros is None:
+            zeros = fixed_zeros(values, draw)
         on_gpu = any(isinstance(v, torch.Tensor) and v.is_cuda for v in values)
         keep_range = has_integers or (on_gpu and minds_range(module))
-        values = applied(perturbation, values, keep_range=keep_range)
+        values = applied(perturbation, values, keep_range=keep_range, zeros=zeros)
         if values is None:
             continue
         try:
@@ -170,20 +178,37 @@ def minds_range(module: ModuleType) -> bool:
     return False
 
 
-def applied(perturbation: Perturbation, values: Sequence[Any], *, keep_range: bool = False) -> list[Any] | None:
+def fixed_zeros(values: Sequence[Any], draw: Callable[[], Sequence[Any]]) -> frozenset[int]:
+    """Return the places of the tensors that are zero at the same elements, not all, in another draw, too."""
+    some = [i for i, v in enumerate(values) if _is_changed(v) and has_zeros(v)]
+    others = draw() if some else ()
+    return frozenset(i for i in some if torch.equal(values[i] == 0, others[i] == 0))
+
+
+def applied(
+    perturbation: Perturbation, values: Sequence[Any], *, keep_range: bool = False, zeros: Collection[int] = ()
+) -> list[Any] | None:
     """Return the input values with every float tensor changed; None where that leaves all of them as they were.
 
-    With `keep_range`, a tensor drawn from [0, ∞) keeps its signs and one drawn from [0, 1] stays within it.
+    With `keep_range`, a tensor drawn from [0, ∞) keeps its signs and one drawn from [0, 1] stays within it. Zeros of the
+    tensors at the places `zeros` stay, as below the diagonal of a triangular matrix, and symmetric matrices stay such:
+    a kernel for such matrices is right on no other.
     """
     changed: list[Any] = []
     any_changed = False
-    for value in values:
+    for place, value in enumerate(values):
         new = value
-        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
+        if _is_changed(value):
             new = _changed(perturbation, value, keep_range=keep_range)
-            any_changed |= new is not value
+            if new is not value:
+                any_changed = True
+                _keep_nature(new, value, zeros=place in zeros)
         changed.append(new)
     return changed if any_changed else None
+
+
+def _is_changed(value: object) -> TypeGuard[torch.Tensor]:
+    return isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 0
 
 
 def _changed(perturbation: Perturbation, value: torch.Tensor, *, keep_range: bool) -> torch.Tensor:
@@ -193,3 +218,27 @@ def _changed(perturbation: Perturbation, value: torch.Tensor, *, keep_range: boo
         if least >= 0.0 and (perturbation.signs or most <= 1.0):
             return value
     return perturbation.change(wide).to(value.dtype)
+
+
+def _keep_nature(changed: torch.Tensor, value: torch.Tensor, *, zeros: bool) -> None:
+    """Put zeros back where they stay, and mirror what is to be symmetric."""
+    if zeros:
+        for new, old in zip(changed.view(-1).split(_PIECE), value.reshape(-1).split(_PIECE), strict=True):
+            new.masked_fill_(old == 0, 0)
+    if is_symmetric(value):
+        changed.copy_(changed.triu() + changed.triu(1).mT)
+
+
+def has_zeros(tensor: torch.Tensor) -> bool:
+    """Return whether so many elements of a tensor are exactly zero, and not all, that it is no chance."""
+    if tensor.element_size() < 2:  # torch compares no fp8
+        return False
+    zeros = sum(((part == 0).sum() for part in tensor.reshape(-1).split(_PIECE)), torch.zeros((), device=tensor.device))
+    return _FEWEST_ZEROS <= float(zeros) / max(tensor.numel(), 1) < 1.0
+
+
+def is_symmetric(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is made of matrices that equal their transposes."""
+    if tensor.dim() < 2 or tensor.shape[-1] != tensor.shape[-2] or tensor.shape[-1] < 2 or tensor.element_size() < 2:
+        return False
+    return torch.equal(tensor[..., 0, :], tensor[..., :, 0]) and torch.equal(tensor, tensor.mT)

@@ -132,14 +132,14 @@ class Stage:
         self._left: list[torch.Tensor] | None = None
         self._compare_s = 0.0
         self._digest = Digest()
-        alike, self._draw_s = self._draw_twice()
+        alike, self._draw_s, self._shiftable = self._draw_twice()
         # Where candidate and masters share an address space, masters may have to be drawn again; inputs that depend on
         # more than torch's seed cannot be.
         self._shared = anchor is None if shared is None else shared
         self._again = self._shared and alike
         inputs = tensors_of(self.slots[0])
         self.lean = (memory.is_large(sum(t.nbytes for t in inputs), self.device) if lean is None else lean) and alike
-        changing = sum(t.nbytes for t in inputs if _changes(t))
+        changing = sum(inputs[i].nbytes for i in self._shiftable)
         self._touchable = perturb and 2 * changing > sum(t.nbytes for t in inputs)
         self._pieces = memory.in_pieces(_wide_bytes(inputs), _wide_bytes(self.outputs), self.device)
         self._drawn = [Drawn(None) for _ in self.slots]
@@ -172,10 +172,13 @@ class Stage:
         cheap = self._draw_s <= CHEAP_DRAW_S or len(drawn.shifts) >= MOST_SHIFTS or not self._touchable
         (self.redraw if cheap else self.touch)(slot, arm)
 
-    def _draw_twice(self) -> tuple[bool, float]:
-        """Draw from one seed twice; return whether both draws are alike, and the seconds of the quicker one."""
+    def _draw_twice(self) -> tuple[bool, float, frozenset[int]]:
+        """Draw from one seed twice; return whether both draws are alike, the seconds of the quicker one, and which
+        tensors `_shift` makes others of that are as good.
+        """
         seed, seconds = fresh_seed(), list[float]()
         digests: list[list[int]] = []
+        shiftable = frozenset[int]()
         for _ in range(2):
             start = time.perf_counter()
             values = self._values(seed)
@@ -183,8 +186,9 @@ class Stage:
                 torch.cuda.synchronize()
             seconds.append(time.perf_counter() - start)
             digests.append([self._digest.of(t) for t in tensors_of(values)])
+            shiftable = frozenset(i for i, t in enumerate(tensors_of(values)) if _changes(t))
             del values
-        return digests[0] == digests[1], min(seconds)
+        return digests[0] == digests[1], min(seconds), shiftable
 
     def touch(self, slot: int, arm: str = "candidate") -> None:
         """Shift the float inputs by a random distance and shrink each element by up to 1.6 %.
@@ -192,8 +196,8 @@ class Stage:
         No result of an earlier call is right any more. Far cheaper than a new draw, and enough against results that are
         kept by address or by a look at the contents, whatever the look takes in: single elements, sums or extremes.
         Rows stay whole where the reference returns integers, because ties within one leave its choice open. What
-        cannot be changed so (integers, fp8, or a task with `perturb = false`) stays as it is; so does all else where
-        that is half of the bytes or more.
+        cannot be changed so (integers, fp8, triangular or symmetric matrices, or a task with `perturb = false`) stays as
+        it is; so does all else where that is half of the bytes or more.
         """
         if not self._touchable:
             return
@@ -206,7 +210,7 @@ class Stage:
         masters = drawn.kept if drawn.values is None else dict(enumerate(tensors_of(drawn.values)))
         both = self._inputs_of_both(slot, arm)
         for index, seen in enumerate(tensors_of(self.slots[slot])):
-            if not _changes(seen):
+            if index not in self._shiftable:
                 continue
             distance, shrunk = int.from_bytes(os.urandom(6), "little"), 1.0 - random.random() / 128
             shifts[index] = distance, shrunk
@@ -518,8 +522,9 @@ def _wide_bytes(tensors: Sequence[torch.Tensor]) -> int:
 
 
 def _changes(tensor: torch.Tensor) -> bool:
-    """Return whether `_shift` makes another tensor of it."""
-    return tensor.is_floating_point() and tensor.numel() > 1 and tensor.element_size() in _BITS
+    """Return whether `_shift` makes another tensor of it, of the same kind."""
+    able = tensor.is_floating_point() and tensor.numel() > 1 and tensor.element_size() in _BITS
+    return able and not perturbations.has_zeros(tensor) and not perturbations.is_symmetric(tensor)
 
 
 def _shift(tensor: torch.Tensor, distance: int, shrunk: float, *, pieces: bool, rows: bool) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from forewarp.gpu_runner.worker.check import Expected
-from forewarp.gpu_runner.worker.perturb import PERTURBATIONS, applied, cases, minds_range
+from forewarp.gpu_runner.worker.perturb import PERTURBATIONS, applied, cases, fixed_zeros, minds_range
 from forewarp.gpu_runner.worker.problem import load_module
 
 
@@ -52,6 +52,27 @@ def test_a_mask_stays_one_where_most_numbers_are_made_zero() -> None:
     kept = changed("mostly zeros", mask)
     assert kept is not None
     assert set(kept.unique().tolist()) == {0.0, -torch.inf}
+
+
+@pytest.mark.parametrize("nature", [torch.triu, torch.tril, torch.diag_embed])
+def test_zeros_of_a_matrix_stay(nature: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    def draw() -> list[Any]:
+        return [nature(torch.randn(3, 64, 64)), torch.randn(3, 64, 64).relu_()]
+
+    places = fixed_zeros(draw(), draw)
+    assert places == {0}
+    for perturbation in PERTURBATIONS:
+        value = draw()[0]
+        (new,) = applied(perturbation, [value], zeros=places) or [value]
+        assert not new[value == 0].any(), perturbation.name
+
+
+def test_a_symmetric_matrix_stays_one() -> None:
+    value = torch.randn(3, 64, 64)
+    value += value.mT.clone()
+    for perturbation in PERTURBATIONS:
+        (new,) = applied(perturbation, [value]) or [value]
+        assert torch.equal(new, new.mT), perturbation.name
 
 
 def test_a_tensor_keeps_its_range_where_that_is_minded() -> None:

@@ -110,6 +110,14 @@ def test_an_honest_candidate_passes_everything_twice(forward: str, mirrored: boo
     assert stage.kernelbench_allclose(2)
 
 
+def test_triangular_inputs_stay_triangular() -> None:
+    stage = staged(inputs="torch.randn(8, 16).triu()")
+    stage.touch(0)
+    for name in stage.cases(0):
+        x = stage.slots[0][0]
+        assert torch.equal(x, x.triu()), name
+
+
 def test_slots_hold_different_inputs_and_mirrors_the_same() -> None:
     stage = staged()
     seen = [values[0] for values in stage.slots]
