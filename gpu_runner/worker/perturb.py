@@ -190,9 +190,9 @@ def applied(
 ) -> list[Any] | None:
     """Return the input values with every float tensor changed; None where that leaves all of them as they were.
 
-    With `keep_range`, a tensor drawn from [0, ∞) keeps its signs and one drawn from [0, 1] stays within it. Zeros of the
-    tensors at the places `zeros` stay, as below the diagonal of a triangular matrix, and symmetric matrices stay such:
-    a kernel for such matrices is right on no other.
+    With `keep_range`, a tensor drawn from [0, ∞) keeps its signs and one drawn from [0, 1] stays within it. Zeros of
+    the tensors at the places `zeros` stay, as below the diagonal of a triangular matrix, and symmetric matrices stay
+    such: a kernel for such matrices is right on no other.
     """
     changed: list[Any] = []
     any_changed = False

@@ -196,8 +196,8 @@ class Stage:
         No result of an earlier call is right any more. Far cheaper than a new draw, and enough against results that are
         kept by address or by a look at the contents, whatever the look takes in: single elements, sums or extremes.
         Rows stay whole where the reference returns integers, because ties within one leave its choice open. What
-        cannot be changed so (integers, fp8, triangular or symmetric matrices, or a task with `perturb = false`) stays as
-        it is; so does all else where that is half of the bytes or more.
+        cannot be changed so (integers, fp8, triangular or symmetric matrices, or a task with `perturb = false`) stays
+        as it is; so does all else where that is half of the bytes or more.
         """
         if not self._touchable:
             return

@@ -16,8 +16,9 @@ import shutil
 import sys
 import tempfile
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -152,7 +153,7 @@ def compile_module(source: str, folder: Path, scratch: Path, *, arch: str = "") 
     scratch.mkdir(parents=True, exist_ok=True)
     tree = ast.parse(source)
     collector = Collector(scratch, at_once=_catches(tree))
-    with torch_build.installed(collector.run, collector.load):
+    with torch_build.installed(collector.run, collector.load), _gpu_said_to_be_there(arch):
         skipped = run_module(source, scratch / "candidate.py")
         done = collector.finish()
     entries: dict[str, Any] = {}
@@ -170,6 +171,20 @@ def compile_module(source: str, folder: Path, scratch: Path, *, arch: str = "") 
             "log": built.log,
         }
     return {"extensions": entries, "skipped": skipped}
+
+
+@contextmanager
+def _gpu_said_to_be_there(arch: str) -> Generator[None]:
+    """Let modules for a GPU build what they build only where torch says that there is one."""
+    import torch
+
+    own = torch.cuda.is_available
+    if arch.startswith("sm_"):
+        torch.cuda.is_available = lambda: True
+    try:
+        yield
+    finally:
+        torch.cuda.is_available = own
 
 
 def _cubins(folder: Path, library: str, arch: str) -> list[str]:
@@ -206,25 +221,34 @@ def _run(tree: ast.Module, source: str, path: Path) -> Iterator[str]:
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
                 names = dict(module.__dict__)
-                for statement in _leading_to_loader(function):
+                for statement in _leading_to_loader(function.body):
                     list(_try(statement, names, path, compiler))
     finally:
         del sys.modules[module.__name__]
 
 
-def _leading_to_loader(function: ast.FunctionDef) -> list[ast.stmt]:
-    """Return a function's plain statements up to its last call of a loader."""
-    last = -1
-    for i, statement in enumerate(function.body):
-        if any(isinstance(node, ast.Call) and _called(node) in _LOADERS for node in ast.walk(statement)):
-            last = i
+def _leading_to_loader(body: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Return a body's plain statements up to its last call of a loader, those of its branches that lead to one too."""
+    last = max((i for i, statement in enumerate(body) if _has_loader(statement)), default=-1)
     plain: list[ast.stmt] = []
-    for statement in function.body[: last + 1]:
-        if isinstance(statement, ast.Return) and statement.value is not None:
-            plain.append(ast.copy_location(ast.Expr(statement.value), statement))
-        elif isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Import, ast.ImportFrom)):
-            plain.append(statement)
+    for statement in body[: last + 1]:
+        match statement:
+            case ast.Return(value=ast.expr() as value):
+                plain.append(ast.copy_location(ast.Expr(value), statement))
+            case ast.Assign() | ast.AnnAssign() | ast.Expr() | ast.Import() | ast.ImportFrom():
+                plain.append(statement)
+            case ast.If() | ast.With():
+                plain += _leading_to_loader(statement.body)
+            case ast.Try(handlers=handlers):
+                for part in (statement.body, *(h.body for h in handlers)):
+                    plain += _leading_to_loader(part)
+            case _:
+                pass
     return plain
+
+
+def _has_loader(statement: ast.stmt) -> bool:
+    return any(isinstance(node, ast.Call) and _called(node) in _LOADERS for node in ast.walk(statement))
 
 
 def _called(node: ast.Call) -> str:

@@ -53,9 +53,26 @@ class TestCapture:
             "    def __init__(self):\n"
             "        source = 'int ' + 'two();'\n"
             "        self.ext = load_inline(name='a2', cpp_sources=source)\n"
+            "        if self.ready():\n"
+            "            try:\n"
+            "                three = 'int three();'\n"
+            "                self.ext = load_inline(name='a3', cpp_sources=three)\n"
+            "            except RuntimeError:\n"
+            "                self.ext = None\n"
         )
         found = captured(source, tmp_path / "scratch", monkeypatch)
-        assert [text.splitlines()[1] for text in found] == ["int one();", "int two();"]
+        assert [text.splitlines()[1] for text in found] == ["int one();", "int two();", "int three();"]
+
+    def test_what_a_module_builds_only_where_there_is_a_gpu(self, tmp_path: Path) -> None:
+        source = (
+            "import torch\nfrom torch.utils.cpp_extension import load_inline\n"
+            "if torch.cuda.is_available():\n    one = load_inline(name='guarded', cpp_sources='retrun;')\n"
+        )
+        for arch, count in (("sm_90", 1), ("", 0)):
+            folder = tmp_path / f"for{arch}"
+            folder.mkdir()
+            found = capture.compile_module(source, folder, folder / "scratch", arch=arch)
+            assert len(found["extensions"]) == count
 
 
 class TestHeaders:
