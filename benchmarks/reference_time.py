@@ -27,7 +27,7 @@ from forewarp.surrogate import reference
 from forewarp.surrogate.alike import ExamplePool
 from forewarp.surrogate.evaluation import backtest, scorecard
 from forewarp.surrogate.evaluation.backtest import Answers, Group
-from forewarp.surrogate.evaluation.resampling import cluster_draws
+from forewarp.surrogate.evaluation.resampling import Resampled, cluster_draws
 from forewarp.surrogate.questions import Shown, question, system_prompt
 from forewarp.surrogate.reference import ReferenceTime
 from forewarp.tools.session import make_forecaster
@@ -98,9 +98,9 @@ def main() -> None:
     for by, clusters in (("tasks", [b.task for b in blocks]), ("families", [b.family for b in blocks])):
         scores = {name: scorecard.score(a, cluster_draws(clusters)) for name, a in found.items()}
         for name in arms:
-            figures.setdefault(name, {})[by] = {k: _estimate(scores[name][k][1]) for k in SHOWN}
+            figures.setdefault(name, {})[by] = {k: estimate(scores[name][k][1]) for k in SHOWN}
         for one, other in (("forecast", "unknown"), ("known", "forecast"), ("known", "unknown")):
-            pairs = {k: _estimate(scores[one][k][1].minus(scores[other][k][1])) for k in SHOWN}
+            pairs = {k: estimate(scores[one][k][1].minus(scores[other][k][1])) for k in SHOWN}
             figures.setdefault(f"{one} - {other}", {})[by] = pairs
     for name, each in figures.items():
         print(f"{name:20s}", " ".join(f"{k} {v[0]:+.3f} [{v[1]:.3f}, {v[2]:.3f}]" for k, v in each["families"].items()))
@@ -110,7 +110,8 @@ def main() -> None:
         write(args.out, {"split": args.split, "figures": figures, "tokens_a_kernel": sizes})
 
 
-def _estimate(found: Any) -> list[float]:
+def estimate(found: Resampled) -> list[float]:
+    """Return a figure with its 95 % interval."""
     e = found.estimate()
     return [e.value, e.low, e.high]
 

@@ -22,14 +22,14 @@ import gzip
 import hashlib
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from forewarp.archive.forecasts import RecordedForecast, write_forecasts
 from forewarp.archive.pools.parquet import read_pool
 from forewarp.core.protocols import Executor, Known, Subject
-from forewarp.core.values import Task
+from forewarp.core.values import Target, Task
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.formats import candidate as candidates
@@ -82,27 +82,35 @@ def parts(subjects: list[Subject]) -> Iterator[list[Subject]]:
         yield subjects[i * len(subjects) // count : (i + 1) * len(subjects) // count]
 
 
-def forecast(folder: Path, executor: Executor) -> None:
-    """Write the prompts that ask for forecasts, and which kernels each is about."""
+def ask(folder: Path, asked: Mapping[str, tuple[Task, list[Subject], Target, ReferenceTime | None]]) -> None:
+    """Write the prompts that ask for forecasts of each task's candidates, and which kernels each is about."""
     (folder / "blind").mkdir(exist_ok=True)
-    known = json.loads((folder / "references.json").read_text())
     pool = ExamplePool(read_pool(tasks.BUNDLED_POOL))
     schema = json.dumps(replies.SpeedupForecasts.model_json_schema(), indent=1)
-    asked: dict[str, list[str]] = {}
-    for name in NAMES:
-        task, subjects = subjects_of(folder, name, executor)
-        operations = reference.count(executor.describe(task))
-        time = ReferenceTime(known["tasks"][name]["seconds"], operations=operations, versions=known["versions"])
-        shown = Shown(references={task.sha256: time})
-        alike = pool.nearest(task, executor.target, subjects)
+    kernels: dict[str, list[str]] = {}
+    for name, (task, subjects, target, time) in asked.items():
+        shown = Shown(references={task.sha256: time} if time else {})
+        alike = pool.nearest(task, target, subjects)
         for number, part in enumerate(parts(subjects), 1):
-            text = question(task, executor.target, part, (), shown, alike).text
+            text = question(task, target, part, (), shown, alike).text
             whole = (
                 f"{system_prompt()}\n{text}\n\nAnswer with one JSON object of this schema and nothing else:\n{schema}\n"
             )
             (folder / "blind" / f"{name}.{number}.md").write_text(whole)
-            asked[f"{name}.{number}"] = [s.candidate.sha256 for s in part]
-    (folder / "asked.json").write_text(json.dumps(asked, indent=1))
+            kernels[f"{name}.{number}"] = [s.candidate.sha256 for s in part]
+    (folder / "asked.json").write_text(json.dumps(kernels, indent=1))
+
+
+def forecast(folder: Path, executor: Executor) -> None:
+    """Write the prompts about the candidates that compile."""
+    known = json.loads((folder / "references.json").read_text())
+    asked: dict[str, tuple[Task, list[Subject], Target, ReferenceTime | None]] = {}
+    for name in NAMES:
+        task, subjects = subjects_of(folder, name, executor)
+        operations = reference.count(executor.describe(task))
+        time = ReferenceTime(known["tasks"][name]["seconds"], operations=operations, versions=known["versions"])
+        asked[name] = task, subjects, executor.target, time
+    ask(folder, asked)
 
 
 def answers(folder: Path) -> None:
@@ -116,7 +124,7 @@ def answers(folder: Path) -> None:
             made = replies.pooled(replies.about(reply, place)[:1] if reply else [], "llm", "it cannot be read")
             found.append(
                 RecordedForecast(
-                    source_dataset="written",
+                    source_dataset=folder.name,
                     comparison=CONDITION,
                     task=key.rpartition(".")[0],
                     kernel=kernel,

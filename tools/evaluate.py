@@ -212,17 +212,18 @@ def _forecasters(
 
 
 def _pooled(shared: Sequence[Answers], recorded: Sequence[Answers]) -> list[Answers]:
-    """Return the pool of the learned forecaster and a model's recorded answers, as a cascade makes it, and its member.
-
-    The member are the answers as corrected, with which the cascade pools.
-    """
+    """Return the pool of the learned forecaster and a model's recorded answers, and its member."""
     if len(recorded) != 1:
         raise UsageError(
             f"pooled takes one forecaster's recorded answers, and the files hold {len(recorded)}",
             hint="write the answers of one forecaster under one condition to a file of their own",
         )
     learned = next(a for a in shared if a.name == "learned")
-    llm = next(a for a in shared if a.name == recorded[0].name)
+    return pooled(learned, next(a for a in shared if a.name == recorded[0].name))
+
+
+def pooled(learned: Answers, llm: Answers) -> list[Answers]:
+    """Return both forecasters' answers pooled as a cascade does, and the model's as corrected for that."""
     corrected = [replace(r, forecast=shipped("llm").apply(r.forecast)) for r in llm.rows]
     together = [
         replace(b, forecast=pooling.pool([("learned", a.forecast), ("llm", b.forecast)], pooling.shipped(), POOLED))
