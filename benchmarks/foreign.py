@@ -158,7 +158,9 @@ def measure(folder: Path, device: str, seconds: float) -> None:
             start = time.perf_counter()
             row: dict[str, Any] = {"task": name, "program": program}
             try:
-                row = row_of(name, Path(program), candidate, build, executor.measure(modules.tasks[name], candidate, build))
+                row = row_of(
+                    name, Path(program), candidate, build, executor.measure(modules.tasks[name], candidate, build)
+                )
             except ForewarpError as e:
                 row["error"] = f"{type(e).__name__}: {e}"
             row |= {"seconds": time.perf_counter() - start}

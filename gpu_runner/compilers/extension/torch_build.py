@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 import shlex
 import tempfile
@@ -115,19 +116,27 @@ def originals() -> tuple[RunBuild, ImportLibrary] | None:
 
 
 def install(run: RunBuild, load: ImportLibrary) -> None:
-    """Put `run` and `load` in the place of torch's own, for the rest of this process's life."""
+    """Put `run` and `load` in the place of torch's own, for the rest of this process's life; folders are absolute."""
     from torch.utils import cpp_extension
 
-    cpp_extension.__dict__.update(_run_ninja_build=run, _import_module_from_library=load)
+    def run_there(directory: str, verbose: bool, error_prefix: str) -> None:
+        run(os.path.abspath(directory), verbose, error_prefix)
+
+    def load_there(name: str, directory: str, is_python_module: bool) -> Any:
+        return load(name, os.path.abspath(directory), is_python_module)
+
+    cpp_extension.__dict__.update(_run_ninja_build=run_there, _import_module_from_library=load_there)
 
 
 @contextlib.contextmanager
 def installed(run: RunBuild, load: ImportLibrary) -> Generator[None]:
     """Replace torch's own functions by `run` and `load` within this context."""
+    from torch.utils import cpp_extension
+
     own = originals()
     assert own is not None
     install(run, load)
     try:
         yield
     finally:
-        install(*own)
+        cpp_extension.__dict__.update(_run_ninja_build=own[0], _import_module_from_library=own[1])

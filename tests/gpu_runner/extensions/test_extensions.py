@@ -75,6 +75,21 @@ class TestCapture:
             assert len(found["extensions"]) == count
 
 
+@needs_compiler
+def test_a_module_may_name_a_folder_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("beside").mkdir()
+    source = (
+        "from torch.utils.cpp_extension import load_inline\n"
+        "one = load_inline(name='one', cpp_sources='int one();', build_directory='beside')\n"
+    )
+    folders: list[str] = []
+    with torch_build.installed(lambda directory, *_: folders.append(directory), lambda *_: None):
+        capture.run_module(source, tmp_path / "candidate.py")
+    # Torch's Ninja file names sources by absolute paths, in which the folder is to be found.
+    assert folders == [str(tmp_path / "beside")]
+
+
 class TestHeaders:
     def test_only_what_a_source_names(self) -> None:
         assert headers.parts("torch::Tensor f(torch::Tensor x);\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}") == (
