@@ -215,7 +215,7 @@ def main() -> None:
     if args.merge:
         files = [json.loads(path.read_text()) for path in args.merge]
         rows = {name: row for file in files for name, row in file["rows"].items()}
-        parts = [{k: file[k] for k in ("provenance", "settings")} for file in files]
+        parts = [p for f in files for p in f.get("parts", [{k: f.get(k) for k in ("provenance", "settings")}])]
         write(args.out, {"parts": parts, "summary": summary(rows), "rows": rows})
     else:
         run(args)

@@ -27,7 +27,8 @@ class Option:
     """A candidate to decide on.
 
     `fresh` is true until forecasts have decided on it once; only then can a discard be audited. `price` is what
-    measuring it costs in the scarcest currency, as a multiple of a typical measurement.
+    measuring it costs in the scarcest currency, as a multiple of a typical measurement. `as_written` is a seed with
+    the choices of its author.
     """
 
     proposal: int
@@ -35,6 +36,7 @@ class Option:
     forecast: Forecast | None
     fresh: bool
     price: float = 1.0
+    as_written: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +135,21 @@ def _clueless(options: Sequence[Option]) -> bool:
 def _explore(
     options: Sequence[Option], situation: Situation, scored: Mapping[int, dict[str, float]], count: int
 ) -> dict[int, Decision]:
-    """Pick one by one what is farthest from all that is measured or picked; the most promising of equals."""
+    """Pick one by one what is farthest from all that is measured or picked, such as another program.
+
+    Of those equally far it is a program as it was written, else the most promising.
+    """
     spans = _spans([*(o.candidate for o in options), *situation.measured])
     near = {
         o.proposal: min((_distance(o.candidate, m, spans) for m in situation.measured), default=math.inf)
         for o in options
     }
     candidates = {o.proposal: o.candidate for o in options}
+    as_written = {o.proposal for o in options if o.as_written}
     picks: dict[int, Decision] = {}
     while len(picks) < min(count, len(options)):
         left = (o.proposal for o in options if o.proposal not in picks)
-        chosen = max(left, key=lambda p: (near[p], scored[p]["score"], -p))
+        chosen = max(left, key=lambda p: (near[p], p in as_written, scored[p]["score"], -p))
         # JSON has no infinity: a first pick is as far as another source.
         facts = scored[chosen] | {"explore": 1.0, "distance": min(near[chosen], _OTHER_SOURCE)}
         why = "far from what was measured" if situation.measured or picks else "nothing was measured yet"

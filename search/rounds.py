@@ -134,7 +134,7 @@ def _decide(run: SearchRun, rows: Sequence[CandidateRow]) -> Generator[Event]:
     budget = run.search_budget(spend)
     prices = budgets.relative_prices([r.candidate for r in rows], run.state.trials, budget, spend)
     options = [
-        policy.Option(r.proposal, r.candidate, r.forecast, not policy.is_known(r.decision), price)
+        policy.Option(r.proposal, r.candidate, r.forecast, not policy.is_known(r.decision), price, r.operator == "seed")
         for r, price in zip(rows, prices, strict=True)
     ]
     situation = policy.Situation(

@@ -7,6 +7,7 @@ Inductor generated, with what that code leaves open as tunables. Neither runs an
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,7 +64,9 @@ def compiled(reference: str, kind: DeviceKind, note: str = "") -> Candidate:
     return _module(reference, {o.name: o.choices for o in options}, body, "compiled by torch's Inductor")
 
 
-def _module(reference: str, tunables: Mapping[str, Sequence[int]], body: str, how: str) -> Candidate:
+def _module(
+    reference: str, tunables: Mapping[str, Sequence[int]], body: str, how: str, constraints: Sequence[str] = ()
+) -> Candidate:
     """Return a module that begins with its tunables and the reference, from which `body` makes `ModelNew`.
 
     Raises `Unfit` where the reference has names of tunables.
@@ -72,10 +75,11 @@ def _module(reference: str, tunables: Mapping[str, Sequence[int]], body: str, ho
         raise Unfit(f"the reference defines {', '.join(taken)}, which is to be a tunable")
     table = "".join(f"{name} = {list(choices)}\n" for name, choices in tunables.items())
     constants = "".join(f"{name} = {choices[0]}\n" for name, choices in tunables.items())
+    within = f"constraints = {json.dumps(constraints)}\n" if constraints else ""
     future, text = _without_future(reference)
     source = (
         f'"""forewarp\n# The reference, {how}; the choices of the constants further down.\n'
-        f'[tunables]\n{table}"""\n\n{future}{text.strip()}\n\n\n{constants}{body}'
+        f'{within}[tunables]\n{table}"""\n\n{future}{text.strip()}\n\n\n{constants}{body}'
     )
     return candidates.from_source(source, "python")
 
@@ -101,7 +105,7 @@ class Generated:
     forward. `described` are the inputs, as `_described` in the module returns them, `result` the expression of
     forward's result over `outputs`, the tuple that `call` returns. `threads` are those that the code counts on, and
     `configurations` those that its Triton kernels ran with, by name. `note` says what of the reference was rewritten
-    before, and `tunables` what that leaves open.
+    before, and `tunables` what that leaves open within the `constraints`.
     """
 
     code: str
@@ -117,6 +121,7 @@ class Generated:
     configurations: Mapping[str, Mapping[str, int]]
     note: str = ""
     tunables: Mapping[str, Sequence[int]] = field(default_factory=dict[str, Sequence[int]])
+    constraints: tuple[str, ...] = ()
 
 
 class Unfit(CandidateError):
@@ -171,7 +176,7 @@ def generated(reference: str, kind: DeviceKind, found: Generated) -> Candidate:
     }
     body = template(__file__, "templates/generated.py.txt").substitute(values)
     note = f", {found.note}" if found.note else ""
-    return _module(reference, tunables, body, f"by the code of torch's Inductor{note}")
+    return _module(reference, tunables, body, f"by the code of torch's Inductor{note}", found.constraints)
 
 
 def _open_threads(code: str, threads: int, tunables: dict[str, Sequence[int]]) -> str:

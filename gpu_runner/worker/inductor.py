@@ -30,7 +30,14 @@ from forewarp.gpu_runner.worker.problem import (
     tensors_of,
 )
 from forewarp.gpu_runner.worker.requests import SeedsJob, TaskFailure
-from forewarp.gpu_runner.worker.rewriting import TUNABLES, blocks_per_row, shared_rows, split_products, written_out
+from forewarp.gpu_runner.worker.rewriting import (
+    TUNABLES,
+    blocks_per_row,
+    product_constraints,
+    shared_rows,
+    split_products,
+    written_out,
+)
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
 
 _SEED = 0
@@ -143,6 +150,9 @@ class _Trial:
             raise Unfit("the inputs are nested")
         code, sources, configurations = self._code(model, rewriting)
         names = list(inspect.signature(model.forward).parameters)[: len(self._values)]
+        constraints: tuple[str, ...] = ()
+        if rewriting.products:
+            constraints = product_constraints(torch.cuda.get_device_properties(0).shared_memory_per_block_optin)
         return Generated(
             written_out(code) if rewriting.products else code,
             torch.__version__,
@@ -157,6 +167,7 @@ class _Trial:
             configurations,
             rewriting.note,
             TUNABLES if rewriting.products else {},
+            constraints,
         )
 
     def _code(self, model: torch.nn.Module, rewriting: Rewriting) -> tuple[str, list[str], dict[str, dict[str, int]]]:

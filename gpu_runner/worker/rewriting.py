@@ -35,7 +35,6 @@ TUNABLES = {
     "PRODUCT_STAGES": (3, 2, 4),
 }
 """Blocks of the product, warps and stages, those first that were fastest for 1024 × 8192 × 8192 on an H200."""
-
 MOST_BLOCKS = 64
 """To a row: for more Inductor's code has no room to put its partial results."""
 _L2_SHARE = 0.5
@@ -85,6 +84,17 @@ def split_products() -> Generator[None]:
         for op in table:
             del decompositions[op]
         decompositions.update(before)
+
+
+def product_constraints(shared_bytes: int) -> tuple[str, ...]:
+    """Return the constraints on `TUNABLES`, on a GPU with so much shared memory for a block.
+
+    Both tiles in three parts fit into that, and both sums into half of the threads' registers.
+    """
+    return (
+        f"6 * PRODUCT_STAGES * PRODUCT_DEPTH * (PRODUCT_ROWS + PRODUCT_COLUMNS) <= {shared_bytes}",
+        "2 * PRODUCT_ROWS * PRODUCT_COLUMNS <= 128 * 32 * PRODUCT_WARPS",
+    )
 
 
 def written_out(code: str) -> str:

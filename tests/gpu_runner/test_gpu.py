@@ -194,7 +194,7 @@ def test_launches_that_synchronise_their_grid_and_that_begin_early_are_right(
 
 
 def test_seeds_of_inductor_are_right_and_have_its_blocks_as_tunables(executor: LocalExecutor) -> None:
-    task = dataclasses.replace(small_task(), workloads={"cuda": (Workload("even"),)})
+    task = dataclasses.replace(small_task(), workloads={"cuda": (Workload("long", {"ROWS": 4096, "COLS": 4096}),)})
     generated, *_ = executor.make_seeds(task)
     assert "triton_heuristics.fixed_config" in generated.source
     assert {"K0_XBLOCK", "K0_WARPS"} <= generated.tunables.keys()

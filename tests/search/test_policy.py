@@ -236,6 +236,17 @@ def test_exploring_begins_with_the_most_promising_of_equally_distant_programs() 
     assert measured(policy.decide(options, Situation(None, [], None), settings, random.Random(0))) == [1, 2]
 
 
+def test_exploring_tries_another_program_as_it_was_written_first() -> None:
+    other = f"// another program\n{seed().source}"
+    kernels = [seed(TILE=512), replace(seed(TILE=512), source=other), replace(seed(), source=other)]
+    options = [
+        Option(i, k, Forecast(bins.from_normal(m, 1.5), 1.0, "f"), True, as_written=i == 2)
+        for i, (k, m) in enumerate(zip(kernels, (2.0, 1.0, 0.0), strict=True))
+    ]
+    settings = replace(SETTINGS, explore=4, measure_per_round=1)
+    assert measured(policy.decide(options, Situation(1.0, [seed()], None), settings, random.Random(0))) == [2]
+
+
 def test_an_audit_and_a_skip_are_known_from_then_on() -> None:
     decisions = decide([option(1, 2.0), option(2, 1.9), option(3, 0.0)], settings=replace(SETTINGS, audit=1.0))
     assert policy.is_audit(decisions[3])

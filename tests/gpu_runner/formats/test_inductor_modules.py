@@ -7,6 +7,7 @@ import pytest
 from forewarp.gpu_runner.formats import inductor
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.formats.inductor import Generated, Unfit
+from forewarp.gpu_runner.worker.rewriting import TUNABLES, product_constraints
 
 REFERENCE = '''"""A reference."""
 from __future__ import annotations
@@ -138,6 +139,16 @@ def test_triton_kernels_have_the_configuration_that_they_ran_with_and_its_neighb
     assert "min_elem_per_thread" not in made.source
     assert made.source.count("@triton_heuristics.fixed_config(\n") == 2
     compile(made.source, "made.py", "exec")
+
+
+def test_tiles_of_a_product_from_parts_fit_into_shared_memory_and_registers() -> None:
+    given = found(TRITON, configurations=CONFIGURATIONS, tunables=TUNABLES, constraints=product_constraints(232_448))
+    plan = plans.parse(inductor.generated(REFERENCE, "cuda", given))
+    usual = plan.defaults()
+    assert plan.allows(usual)
+    assert plan.allows(usual | {"PRODUCT_COLUMNS": 128, "PRODUCT_WARPS": 8})
+    assert not plan.allows(usual | {"PRODUCT_COLUMNS": 128})  # 256 registers of a thread for sums
+    assert not plan.allows(usual | {"PRODUCT_DEPTH": 64, "PRODUCT_STAGES": 4})  # 288 KiB
 
 
 def test_a_kernel_that_did_not_run_stays_as_it_is() -> None:
