@@ -93,6 +93,7 @@ def product(tuner: Any, tokens: int, layer: Layer = LAYER, *, first: bool) -> to
         "MUL_ROUTED_WEIGHT": not first,
         "top_k": top_k,
         "compute_type": tl.bfloat16,
+        "SPLIT_K": 1,
     }
     given = {name: value(name, known) for name in tuner.arg_names if name not in {*RANGES, "EM", "even_Ks"}}
     tuner[lambda meta: (triton.cdiv(meta["EM"], meta["BLOCK_SIZE_M"]) * triton.cdiv(n, meta["BLOCK_SIZE_N"]),)](**given)
@@ -100,12 +101,12 @@ def product(tuner: Any, tokens: int, layer: Layer = LAYER, *, first: bool) -> to
 
 
 def value(name: str, known: Mapping[str, Any]) -> Any:
-    """Return what a parameter gets: nothing is quantised, and there is no bias."""
+    """Return what a parameter gets: nothing is quantised, there is no bias, and no way is taken that a flag opens."""
     if name in known:
         return known[name]
     if name.endswith("_ptr"):
         return None
-    if name.startswith(("use_", "HAS_", "per_")):
+    if name.startswith(("use_", "USE_", "HAS_", "SWAP_", "per_", "naive_")):
         return False
     if name.startswith(("stride_", "group_")):
         return 0

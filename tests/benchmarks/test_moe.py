@@ -37,7 +37,8 @@ def fused_moe_kernel(
     N, K, EM, num_valid_tokens, stride_am, stride_bse,
     group_n: tl.constexpr, BLOCK_SIZE_M: tl.constexpr, BLOCK_SIZE_N: tl.constexpr, BLOCK_SIZE_K: tl.constexpr,
     GROUP_SIZE_M: tl.constexpr, MUL_ROUTED_WEIGHT: tl.constexpr, top_k: tl.constexpr, compute_type: tl.constexpr,
-    use_fp8_w8a8: tl.constexpr, HAS_BIAS: tl.constexpr,
+    use_fp8_w8a8: tl.constexpr, HAS_BIAS: tl.constexpr, naive_block_assignment: tl.constexpr, SPLIT_K: tl.constexpr,
+    SWAP_AB: tl.constexpr, USE_TD: tl.constexpr = False,
 ):
     """Multiply each block of tokens with its expert's weights."""
     pid = tl.program_id(0)
