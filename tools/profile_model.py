@@ -183,19 +183,23 @@ def model_task(path: str, call: str = "") -> Task:
 _CALLED = """
 
 
+import torch as _torch
+
+
 def _tensors(made):
     # What a package's model returns beside tensors, such as a cache of keys and values, is left out.
     if isinstance(made, dict):
         return {{name: kept for name, value in made.items() if (kept := _tensors(value)) is not None}}
     if isinstance(made, (list, tuple)):
         return [kept for value in made if (kept := _tensors(value)) is not None]
-    return made if isinstance(made, __import__("torch").Tensor) else None
+    return made if isinstance(made, _torch.Tensor) else None
 
 
-class Model(__import__("torch").nn.Module):
+class Model(_torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.module, _ = {call}()
+        self.training = self.module.training
 
     def forward(self, *inputs):
         named = len(inputs) == 1 and isinstance(inputs[0], dict)

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.small_model import FLIPPED, TEXT
@@ -21,7 +22,7 @@ from forewarp.tools.requests import ApplyRequest, MeasureRequest, ProfileRequest
 from forewarp.tools.session import Executors
 from forewarp.tools.validate_task import validate_task
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 HERE = Place(device="cpu")
 SELF = "\n\nclass ModelNew(Model):\n    pass\n"
@@ -159,6 +160,16 @@ def test_a_function_may_give_the_module_and_its_inputs(tmp_path: Path) -> None:
     path.write_text(CALLED + "\n\nclass Model: ...\n")
     with pytest.raises(UsageError, match="defines Model already"):
         model_task(str(path), "build")
+
+
+def test_such_a_function_adds_no_break_of_its_own_to_the_graph(tmp_path: Path) -> None:
+    path = tmp_path / "called.py"
+    path.write_text("import torch\n\n\ndef build():\n    return torch.nn.Linear(8, 4).eval(), torch.rand(3, 8)\n")
+    namespace: dict[str, Any] = {}
+    exec(model_task(str(path), "build").reference, namespace)
+    model = namespace["Model"]()
+    assert not model.training  # as the function leaves it
+    assert torch.compile(model, backend="eager", fullgraph=True)(*namespace["get_inputs"]()).shape == (3, 4)
 
 
 @pytest.mark.slow
