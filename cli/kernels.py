@@ -289,7 +289,9 @@ def tasks(*, output: Output = PLAIN) -> int:
             (line.name, line.title, ", ".join(line.languages), *(", ".join(line.workloads.get(k, [])) for k in KINDS))
             for line in lines
         ]
-        console.print(display.table(("task", "what it is", "seed kernels", *(f"shapes on {k}" for k in KINDS)), rows))
+        console.print(
+            display.table(("task", "what it is", "seed kernels", *(f"shapes on {k}" for k in KINDS)), rows, whole=1)
+        )
         console.print(summary, style="dim")
 
     output.show(TasksDocument(command="tasks", status="ok", summary=summary, tasks=lines), render)

@@ -261,7 +261,7 @@ def runs(
         full = output.verbose
         rows = [(*_row(line), line.reason) if full else _row(line) for line in lines]
         if lines:
-            console.print(display.table((*heads, "why it ended") if full else heads, rows))
+            console.print(display.table((*heads, "why it ended") if full else heads, rows, whole=2))
         console.print(summary, style="dim")
 
     output.show(RunsDocument(command="runs", status="ok", summary=summary, runs=lines), render)

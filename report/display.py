@@ -75,8 +75,13 @@ def table(
     title: str | None = None,
     styles: Iterable[str] = (),
     expand: bool = False,
+    whole: int = 0,
 ) -> Table:
-    """Return a table without lines; `styles` are those of its first rows."""
+    """Return a table without lines; `styles` are those of its first rows.
+
+    Its first `whole` columns hold what is named elsewhere, so that others are cut before them.
+    """
+    heads = [Column(h, no_wrap=True) if place < whole and isinstance(h, str) else h for place, h in enumerate(heads)]
     made = Table(*heads, box=None, title=title, title_justify="left", expand=expand)
     for row, style in zip_longest(rows, styles):
         made.add_row(*row, style=style)

@@ -209,3 +209,11 @@ def test_a_module_on_pythonpath_that_fails_is_not_called_a_bug_of_ours(tmp_path:
     assert "I am not numpy" in done.stderr
     assert f"it was raised in {tmp_path / 'numpy.py'}, which PYTHONPATH puts before" in " ".join(done.stderr.split())
     assert "this is a bug" not in done.stderr
+
+
+def test_names_stay_whole_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    console = display.SafeConsole(width=40, markup=False)
+    console.print(display.table(["run", *"abcde"], [["r-123456", *["some more words"] * 5]], whole=1))
+    out = capsys.readouterr().out
+    assert "r-123456" in out
+    assert max(map(len, out.splitlines())) <= 40
