@@ -10,21 +10,8 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from forewarp.agent import events
 from forewarp.agent.candidates import Candidates
-from forewarp.agent.events import (
-    Answered,
-    ApprovalAsked,
-    ApprovalGiven,
-    ApprovalReply,
-    ConversationEvent,
-    Failed,
-    Interrupted,
-    SettingChanged,
-    Spent,
-    TextDelta,
-    ThoughtDelta,
-    ToolReturned,
-)
 from forewarp.agent.settings import Settings
 from forewarp.core.errors import UsageError
 
@@ -53,14 +40,14 @@ class BaseConversation:
         """True while a turn is running."""
         self.known_context: int | None = None
         """Tokens that the model is known to read, before the user's setting."""
-        self._spent, self._booking = Spent(), threading.Lock()
+        self._spent, self._booking = events.Spent(), threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         """Identifier of the thread that the loop runs in."""
-        self._queue: asyncio.Queue[ConversationEvent | None] = asyncio.Queue()
-        self._pieces: list[TextDelta | ThoughtDelta] = []
+        self._queue: asyncio.Queue[events.ConversationEvent | None] = asyncio.Queue()
+        self._pieces: list[events.TextDelta | events.ThoughtDelta] = []
         self._work: asyncio.Task[None] | None = None
-        self._questions: dict[str, asyncio.Future[ApprovalGiven]] = {}
+        self._questions: dict[str, asyncio.Future[events.ApprovalGiven]] = {}
         self._asked_s: dict[str, float] = defaultdict(float)
         """Seconds that calls waited for the user's word, by their ids."""
         self._interrupted = False
@@ -71,7 +58,7 @@ class BaseConversation:
         return ""
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> events.Spent:
         """Amounts spent so far."""
         return self._spent
 
@@ -80,7 +67,7 @@ class BaseConversation:
         """Tokens of a request from which on the conversation is summarised."""
         return self.settings.room(self.known_context)
 
-    async def say(self, text: str) -> AsyncGenerator[ConversationEvent]:
+    async def say(self, text: str) -> AsyncGenerator[events.ConversationEvent]:
         """Do one turn: a prompt for the model, a slash command, or with `!` a line for the shell where that is allowed.
 
         The first event is `UserSaid`, the last one `Answered`, `Interrupted` or `Failed`. Closing the generator before
@@ -96,9 +83,9 @@ class BaseConversation:
         try:
             ended = False
             while (event := await self._queue.get()) is not None:
-                if ended and isinstance(event, Spent):
+                if ended and isinstance(event, events.Spent):
                     continue  # booked by a thread of an interrupted tool; the next turn begins with it
-                ended = isinstance(event, Answered | Interrupted | Failed)
+                ended = isinstance(event, events.Answered | events.Interrupted | events.Failed)
                 self._note(event)
                 yield event
         finally:
@@ -107,9 +94,9 @@ class BaseConversation:
                 await asyncio.wait([self._work])
             self._work, self.busy = None, False
 
-    def goes_on(self, last: ConversationEvent | None) -> bool:
+    def goes_on(self, last: events.ConversationEvent | None) -> bool:
         """Return whether queued messages are sent after a turn that ended with this event."""
-        return not isinstance(last, Interrupted | Failed)
+        return not isinstance(last, events.Interrupted | events.Failed)
 
     def steer(self, text: str) -> bool:
         """Give the model a message before its next step; return False if no turn of the model is running."""
@@ -125,32 +112,32 @@ class BaseConversation:
                 question.cancel()
         self._stop(self._work)
 
-    def answer(self, call: str, reply: ApprovalReply, why: str = "") -> None:
+    def answer(self, call: str, reply: events.ApprovalReply, why: str = "") -> None:
         """Answer an `ApprovalAsked`; `always` asks no more as long as the budget lasts."""
         question = self._questions.get(call)
         if question is not None and not question.done():
-            question.set_result(ApprovalGiven(call, reply, why))
+            question.set_result(events.ApprovalGiven(call, reply, why))
 
     def close(self) -> None:
         """End all that still runs, and the record."""
 
-    def emit(self, event: ConversationEvent) -> None:
+    def emit(self, event: events.ConversationEvent) -> None:
         """Put an event on the stream of the turn; may be called from any thread.
 
         A call took the seconds in which it did not wait for the user.
         """
-        if isinstance(event, ToolReturned) and event.call in self._asked_s:
+        if isinstance(event, events.ToolReturned) and event.call in self._asked_s:
             event = replace(event, seconds=max(0.0, event.seconds - self._asked_s.pop(event.call)))
         if self._loop is not None and self.busy:
             # Waking the loop takes longer than all else here: thousands of events come from its own thread.
             own = threading.get_ident() == self._thread
             (self._loop.call_soon if own else self._loop.call_soon_threadsafe)(self._put, event)
 
-    def _put(self, event: ConversationEvent | None) -> None:
+    def _put(self, event: events.ConversationEvent | None) -> None:
         """Queue an event; a piece of text waits for those that follow at once."""
         if self._pieces and type(event) is not type(self._pieces[0]):
             self._put_pieces()
-        if isinstance(event, TextDelta | ThoughtDelta):
+        if isinstance(event, events.TextDelta | events.ThoughtDelta):
             if not self._pieces:
                 asyncio.get_running_loop().call_later(GATHER_S, self._put_pieces)
             self._pieces.append(event)
@@ -177,17 +164,17 @@ class BaseConversation:
             )
         self.emit(now)
 
-    async def ask(self, question: ApprovalAsked) -> ApprovalGiven:
+    async def ask(self, question: events.ApprovalAsked) -> events.ApprovalGiven:
         """Ask the user for approval and wait; an interrupted turn counts as a refusal."""
         if self._interrupted:  # nobody would answer: the questions of the turn were cancelled before this one came
-            return ApprovalGiven(question.call, "no", "interrupted")
+            return events.ApprovalGiven(question.call, "no", "interrupted")
         future = self._questions[question.call] = asyncio.get_running_loop().create_future()
         self.emit(question)
         began = time.perf_counter()
         try:
             given = await future
         except asyncio.CancelledError:
-            given = ApprovalGiven(question.call, "no", "interrupted")
+            given = events.ApprovalGiven(question.call, "no", "interrupted")
         finally:
             self._questions.pop(question.call, None)
             self._asked_s[question.call] += time.perf_counter() - began
@@ -199,7 +186,7 @@ class BaseConversation:
     def change(self, shown: str, **values: Any) -> None:
         """Replace settings, and emit `SettingChanged` with the first one's name and `shown` as its value."""
         self.settings = replace(self.settings, **values)
-        self.emit(SettingChanged(next(iter(values)), shown))
+        self.emit(events.SettingChanged(next(iter(values)), shown))
 
     async def compact(self) -> None:
         """Replace the model's memory by its own summary of the conversation; raises `UsageError` without one."""
@@ -217,6 +204,6 @@ class BaseConversation:
         """End a turn's work at once."""
         work.cancel()
 
-    def _note(self, event: ConversationEvent) -> None:
+    def _note(self, event: events.ConversationEvent) -> None:
         """Take an event into account just before it is handed out."""
         self.candidates.apply(event)

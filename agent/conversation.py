@@ -10,21 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from forewarp.agent import events
 from forewarp.agent.base import BaseConversation
 from forewarp.agent.candidates import Candidates
 from forewarp.agent.edits import FileEdits
-from forewarp.agent.events import (
-    Answered,
-    Compacted,
-    ConversationEvent,
-    Failed,
-    Interrupted,
-    Noted,
-    Spent,
-    ToolCalled,
-    ToolReturned,
-    UserSaid,
-)
 from forewarp.agent.files import with_mentioned_files
 from forewarp.agent.kernel_tools import KernelTools
 from forewarp.agent.settings import Settings, over_budget
@@ -133,8 +122,8 @@ class Conversation(BaseConversation):
         self._remember(made.messages)
         if made.why_outline not in ("", self._why_outline):
             self._why_outline = made.why_outline
-            self.emit(Noted(f"**No summary:** {made.why_outline}. The model goes on with an outline."))
-        self.emit(Compacted(made.summary))
+            self.emit(events.Noted(f"**No summary:** {made.why_outline}. The model goes on with an outline."))
+        self.emit(events.Compacted(made.summary))
         return made.messages
 
     async def resume(self, conversation: str) -> None:
@@ -156,7 +145,7 @@ class Conversation(BaseConversation):
         began, self._resuming, self._turn = time.perf_counter(), False, None
         self._running.clear()
         self._why_outline = ""
-        self.emit(UserSaid(text))
+        self.emit(events.UserSaid(text))
         if self._spent != self._emitted:  # what an interrupted search still booked when its turn was over
             self.emit(self._spent)
         try:
@@ -168,21 +157,21 @@ class Conversation(BaseConversation):
                 else:
                     note = await run_shell(text[1:], self.settings)
                 if note:
-                    self.emit(Noted(note))
-                self.emit(Answered("", seconds=time.perf_counter() - began))
+                    self.emit(events.Noted(note))
+                self.emit(events.Answered("", seconds=time.perf_counter() - began))
             elif self.settings.model is None:
                 hint = "pass --model, or type /model NAME; slash commands, such as /demo, need none"
-                self.emit(Failed("model", "no language model is set", hint))
+                self.emit(events.Failed("model", "no language model is set", hint))
             else:
                 await self._ask_model(text)
         except asyncio.CancelledError:
-            self.emit(Interrupted(self._during()))
+            self.emit(events.Interrupted(self._during()))
         except ForewarpError as e:
-            failed = Failed(e.code, e.message, e.hint, e.retryable)
-            self.emit(Interrupted(self._during()) if self._interrupted else failed)
+            failed = events.Failed(e.code, e.message, e.hint, e.retryable)
+            self.emit(events.Interrupted(self._during()) if self._interrupted else failed)
         except Exception as e:
             hint = "this is a fault of forewarp; the conversation goes on"
-            self.emit(Failed("internal", f"{type(e).__name__}: {e}", hint))
+            self.emit(events.Failed("internal", f"{type(e).__name__}: {e}", hint))
         finally:
             self._turn = None
 
@@ -247,11 +236,11 @@ class Conversation(BaseConversation):
             check()
             self._remember(turn.all_messages)
         if answer is None:
-            self.emit(Interrupted(self._during()))
+            self.emit(events.Interrupted(self._during()))
             return
         seconds = time.perf_counter() - began
         cost = model.cost(seconds, turn.usage)
-        self.emit(Answered(answer, cost.input_tokens, cost.output_tokens, cost.dollars, seconds))
+        self.emit(events.Answered(answer, cost.input_tokens, cost.output_tokens, cost.dollars, seconds))
 
     def _stop(self, work: asyncio.Task[None]) -> None:
         self._tools.interrupt()
@@ -313,33 +302,33 @@ class Conversation(BaseConversation):
             self._transcript.remember(kept, ModelMessagesTypeAdapter.dump_python(self._history[kept:], mode="json"))
 
     def _restore(self, past: RecordedConversation) -> None:
-        self._history, self._stored, self._spent = [], past.messages, Spent()
+        self._history, self._stored, self._spent = [], past.messages, events.Spent()
         self._edits = FileEdits(self)
         writing: dict[str, str] = {}
         for event in past.events:
             self.candidates.apply(event)
-            if isinstance(event, Spent):
+            if isinstance(event, events.Spent):
                 self._spent = event
-            elif isinstance(event, ToolCalled) and event.tool == "write_file":
+            elif isinstance(event, events.ToolCalled) and event.tool == "write_file":
                 writing[event.call] = str(event.arguments.get("path", ""))
-            elif isinstance(event, ToolReturned) and event.call in writing and "error" not in event.result:
+            elif isinstance(event, events.ToolReturned) and event.call in writing and "error" not in event.result:
                 self._edits.written.add((self.settings.folder.resolve() / writing[event.call]).resolve())
         self._emitted = self._spent
 
-    def _note(self, event: ConversationEvent) -> None:
+    def _note(self, event: events.ConversationEvent) -> None:
         """Take an event into account, and record it, just before it is handed out."""
         super()._note(event)
-        if isinstance(event, Spent):
+        if isinstance(event, events.Spent):
             self._emitted = event
-        elif isinstance(event, ToolCalled):
+        elif isinstance(event, events.ToolCalled):
             self._running[event.call] = event.tool
-        elif isinstance(event, ToolReturned):
+        elif isinstance(event, events.ToolReturned):
             self._running.pop(event.call, None)
         if self._transcript is not None and not self._resuming:
             known = self._transcript.problem
             self._transcript.write(event)
             if self._transcript.problem and not known:
-                self._queue.put_nowait(Noted(f"**Attention:** {self._transcript.problem}"))
+                self._queue.put_nowait(events.Noted(f"**Attention:** {self._transcript.problem}"))
 
     def _during(self) -> str:
         return ", ".join(self._running.values()) or ("the answer" if self._turn is not None else "the command")

@@ -38,15 +38,7 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RunUsage, UsageLimits
 
-from forewarp.agent.events import (
-    ConversationEvent,
-    Retrying,
-    TextDelta,
-    ThoughtDelta,
-    ToolCalled,
-    ToolReturned,
-    UserSaid,
-)
+from forewarp.agent import events
 from forewarp.agent.history import BLOCK, arguments_of, encodable, length_of, shortened
 from forewarp.core.errors import ForewarpError, ModelError, UsageError
 
@@ -116,7 +108,7 @@ class ModelTurn:
         model: LanguageModel,
         instructions: str,
         tools: Sequence[Callable[..., Any]],
-        emit: Callable[[ConversationEvent], None],
+        emit: Callable[[events.ConversationEvent], None],
         *,
         check: Callable[[], str] = lambda: "",
         room: Callable[[], int] = lambda: 1_000_000,
@@ -208,7 +200,7 @@ class ModelTurn:
                 if self._tries[lost.kind] > most:
                     raise self._given_up(lost, most + 1) from lost
                 wait_s = self._wait_s(lost)
-                self._emit(Retrying(lost.reason, wait_s, self._tries[lost.kind], most))
+                self._emit(events.Retrying(lost.reason, wait_s, self._tries[lost.kind], most))
                 await self._pause(wait_s)
                 feedback = lost.feedback
         return None
@@ -226,15 +218,15 @@ class ModelTurn:
             cancellation_token=self._token,
         )
         try:
-            async with stream as events:
+            async with stream as heard:
                 try:
-                    async for event in events:
+                    async for event in heard:
                         if isinstance(event, AgentRunResultEvent):
                             return event.result.output
-                        self._keep(events.all_messages())
+                        self._keep(heard.all_messages())
                         self._translate(event)
                 finally:
-                    self._keep(events.all_messages())
+                    self._keep(heard.all_messages())
         except exceptions.RunCancelled:
             if self._end is not None and not self._stopped.is_set():
                 raise self._end from None
@@ -389,24 +381,26 @@ class ModelTurn:
                 self._calls[part.tool_call_id] = time.perf_counter()
                 arguments = arguments_of(part)
                 malformed = {"malformed": str(part.args)[:500]}
-                self._emit(ToolCalled(part.tool_call_id, part.tool_name, malformed if arguments is None else arguments))
+                self._emit(
+                    events.ToolCalled(part.tool_call_id, part.tool_name, malformed if arguments is None else arguments)
+                )
                 self._check_budget()
             case FunctionToolResultEvent(part=part):
                 seconds = time.perf_counter() - self._calls.pop(part.tool_call_id, time.perf_counter())
-                self._emit(ToolReturned.of(part.tool_call_id, part.tool_name or "", _result(part), seconds))
+                self._emit(events.ToolReturned.of(part.tool_call_id, part.tool_name or "", _result(part), seconds))
                 self._count_malformed(part)
                 self._check_budget()
             case EnqueuedMessagesEvent(enqueue_id=number) if number in self._steered:
-                self._emit(UserSaid(self._steered.pop(number)[1], steering=True))
+                self._emit(events.UserSaid(self._steered.pop(number)[1], steering=True))
             case _:
                 pass
 
     def _translate_part(self, part: Any) -> None:
         match part:
             case TextPart(content=text) | TextPartDelta(content_delta=text) if text:
-                self._emit(TextDelta(text))
+                self._emit(events.TextDelta(text))
             case ThinkingPart(content=text) | ThinkingPartDelta(content_delta=text) if text:
-                self._emit(ThoughtDelta(text))
+                self._emit(events.ThoughtDelta(text))
             case _:
                 pass
 

@@ -16,22 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from forewarp.agent import events
 from forewarp.agent.candidates import Candidates
-from forewarp.agent.events import (
-    Answered,
-    ApprovalAsked,
-    ApprovalGiven,
-    Compacted,
-    ConversationEvent,
-    Failed,
-    Interrupted,
-    Noted,
-    Retrying,
-    SettingChanged,
-    TextDelta,
-    ToolCalled,
-    ToolReturned,
-    UserSaid,
-)
 from forewarp.cli import exits, printing
 from forewarp.core.untrusted_text import UNREADABLE, one_line
 from forewarp.tools import signals
@@ -67,13 +51,13 @@ def run(
     return _told(seen[-1]) if seen else exits.OK
 
 
-def _told(end: ConversationEvent) -> int:
+def _told(end: events.ConversationEvent) -> int:
     """Say how a turn ended where it did not end well, and return the exit code."""
     match end:
-        case Failed() as failed:
+        case events.Failed() as failed:
             exits.tell(failed.message, failed.hint)
             return exits.of_code(failed.code, retryable=failed.retryable)
-        case Interrupted(during=during):
+        case events.Interrupted(during=during):
             exits.tell(f"interrupted during {during}", "")
             return exits.INTERRUPTED
         case _:
@@ -81,9 +65,9 @@ def _told(end: ConversationEvent) -> int:
 
 
 async def _said(
-    talk: BaseConversation, texts: Sequence[str], show: Callable[[ConversationEvent], None]
-) -> list[ConversationEvent]:
-    seen: list[ConversationEvent] = []
+    talk: BaseConversation, texts: Sequence[str], show: Callable[[events.ConversationEvent], None]
+) -> list[events.ConversationEvent]:
+    seen: list[events.ConversationEvent] = []
     loop, stopped = asyncio.get_running_loop(), False
 
     def interrupt() -> None:
@@ -111,7 +95,7 @@ async def _said(
         async for event in talk.say(text):
             seen.append(event)
             show(event)
-            if isinstance(event, ApprovalAsked):
+            if isinstance(event, events.ApprovalAsked):
                 talk.answer(event.call, "no", NOBODY)
         if stopped or (seen and not talk.goes_on(seen[-1])):
             break
@@ -120,7 +104,7 @@ async def _said(
 
 def _view(
     talk: BaseConversation, shape: OutputFormat, *, quiet: bool, replay: bool
-) -> Callable[[ConversationEvent], None]:
+) -> Callable[[events.ConversationEvent], None]:
     """Return what prints the events of a turn while it runs; for one document, nothing does."""
     if shape == "text":
         return TextView(talk.candidates, quiet=quiet, replay=replay).show
@@ -138,25 +122,25 @@ class TextView:
         self._words = ""
         self._by_hand = False
 
-    def show(self, event: ConversationEvent) -> None:
+    def show(self, event: events.ConversationEvent) -> None:
         """Print the event where it belongs."""
         match event:
-            case UserSaid(text=text, steering=False):
+            case events.UserSaid(text=text, steering=False):
                 self._by_hand = text.startswith("/")
                 self._aside(f"> {text}" if self._replay else "")
-            case TextDelta(text=text):
+            case events.TextDelta(text=text):
                 self._words += text
-            case Retrying():
+            case events.Retrying():
                 self._words = ""
                 self._aside(event.words)
-            case Noted(text=text):
+            case events.Noted(text=text):
                 printing.out(text)
-            case ToolReturned(summary=summary) if self._by_hand and "error" not in event.result:
+            case events.ToolReturned(summary=summary) if self._by_hand and "error" not in event.result:
                 printing.out(summary)
-            case Failed():
+            case events.Failed():
                 self._aside(self._words.strip())  # they are no answer
                 self._words = ""
-            case ToolCalled() | Answered() | Interrupted():
+            case events.ToolCalled() | events.Answered() | events.Interrupted():
                 if self._words.strip():
                     printing.out(self._words.rstrip("\n"))
                 self._words = ""
@@ -170,28 +154,28 @@ class TextView:
 
 
 def document(
-    talk: BaseConversation, seen: Sequence[ConversationEvent], seconds: float, *, replay: bool, full: bool
+    talk: BaseConversation, seen: Sequence[events.ConversationEvent], seconds: float, *, replay: bool, full: bool
 ) -> ChatDocument:
     """Return the JSON document of the turns; with `full`, it holds all their events."""
     from forewarp.report.documents import ChatDocument, Failure
     from forewarp.tools.parts import Amounts
     from forewarp.tools.run_report import BudgetUse
 
-    last = seen[-1] if seen else Answered("")
-    answers = [e for e in seen if isinstance(e, Answered)]
+    last = seen[-1] if seen else events.Answered("")
+    answers = [e for e in seen if isinstance(e, events.Answered)]
     dollars = [a.dollars for a in answers]
     failure, ending = None, "Nothing was said."
-    if isinstance(last, Failed):
+    if isinstance(last, events.Failed):
         failure = Failure(code=last.code, message=last.message, hint=last.hint, retryable=last.retryable)
         ending = last.message
-    elif isinstance(last, Interrupted):
+    elif isinstance(last, events.Interrupted):
         ending = f"Interrupted during {last.during}."
     said = _summary(seen) or ending
     spent = talk.spent
     return ChatDocument(
         command="chat",
-        status="error" if failure else "interrupted" if isinstance(last, Interrupted) else "ok",
-        reason=failure.message if failure else last.during if isinstance(last, Interrupted) else "",
+        status="error" if failure else "interrupted" if isinstance(last, events.Interrupted) else "ok",
+        reason=failure.message if failure else last.during if isinstance(last, events.Interrupted) else "",
         summary=f"{REPLAY}\n\n{said}" if replay else said,
         error=failure,
         conversation=talk.id,
@@ -239,26 +223,26 @@ def _is_piped() -> bool:
     return bool(ready)
 
 
-def _in_words(event: ConversationEvent, candidates: Candidates) -> str:
+def _in_words(event: events.ConversationEvent, candidates: Candidates) -> str:
     """Return an event as a line for stderr; "" where nobody needs to see it."""
     match event:
-        case UserSaid(text=text, steering=True):
+        case events.UserSaid(text=text, steering=True):
             return f"> {text}"
-        case ToolCalled(tool=tool, arguments=arguments):
+        case events.ToolCalled(tool=tool, arguments=arguments):
             return f"→ {tool}({_shortly(arguments)})"
-        case ToolReturned(summary=summary, seconds=seconds):
+        case events.ToolReturned(summary=summary, seconds=seconds):
             return f"← {summary} ({seconds:.1f} s)"
         case CandidateMeasured():
             return _candidate(event, candidates)
-        case SettingChanged(name=name, value=value):
+        case events.SettingChanged(name=name, value=value):
             return f"{name}: {value}"
-        case ApprovalAsked(command=command, reason=reason):
+        case events.ApprovalAsked(command=command, reason=reason):
             return one_line(f"? {command}{f'; {reason}' if reason else ''}", UNREADABLE)
-        case ApprovalGiven(reply=reply, why=why):
+        case events.ApprovalGiven(reply=reply, why=why):
             return one_line("allowed" if reply != "no" else f"not allowed{f': {why}' if why else ''}", UNREADABLE)
-        case Compacted():
+        case events.Compacted():
             return "the conversation was shortened"
-        case Answered() if event.input_tokens:
+        case events.Answered() if event.input_tokens:
             return _paid(event)
         case _:
             return ""
@@ -279,28 +263,28 @@ def _shortly(arguments: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value[:60]!r}" for name, value in told.items())
 
 
-def _paid(answered: Answered) -> str:
+def _paid(answered: events.Answered) -> str:
     price = "price unknown" if answered.dollars is None else f"${answered.dollars:.4f}"
     return f"{answered.input_tokens} + {answered.output_tokens} tokens, {price}"
 
 
-def _summary(seen: Sequence[ConversationEvent]) -> str:
+def _summary(seen: Sequence[events.ConversationEvent]) -> str:
     """Return the answers and the output of slash commands; of an interrupted answer, the text so far."""
     parts: list[str] = []
     begun, by_hand = "", False
     for event in seen:
         match event:
-            case UserSaid(text=text, steering=False):
+            case events.UserSaid(text=text, steering=False):
                 begun, by_hand = "", text.startswith("/")
-            case TextDelta(text=text):
+            case events.TextDelta(text=text):
                 begun += text
-            case Retrying():
+            case events.Retrying():
                 begun = ""
-            case Interrupted():
+            case events.Interrupted():
                 parts.append(begun.strip())
-            case Noted(text=text) | Answered(text=text):
+            case events.Noted(text=text) | events.Answered(text=text):
                 parts.append(text.strip())
-            case ToolReturned(summary=summary) if by_hand and "error" not in event.result:
+            case events.ToolReturned(summary=summary) if by_hand and "error" not in event.result:
                 parts.append(summary)
             case _:
                 pass
