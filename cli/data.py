@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 @takes(ExportRequest, "pools", families=Parameter(name="--family"))
 def export(request: ExportRequest, *, output: Output = PLAIN) -> int:
     """Write the archive's measurements, or those of other pools, as one pool; refuses splits that share a kernel."""
-    from forewarp.report.documents import DataDocument
     from forewarp.tools.data import export_data
 
     result = export_data(request)
     summary = f"Exported {result.rows} rows to {result.files[0]}."
-    output.show(
-        DataDocument(command="data", status="ok", summary=summary, **dict(result)),
-        lambda console: console.print(summary, style="dim"),
-    )
+
+    def render(_: object, console: Console, *, full: bool) -> None:
+        console.print(summary, style="dim")
+
+    output.tell(result, "data", render, summary=summary)
     return exits.OK
 
 
@@ -50,13 +50,11 @@ def repair_archive(*, archive: ArchiveOption = None, output: Output = PLAIN) -> 
 
 
 def _show_archive(found: ArchiveState, command: str, output: Output) -> int:
-    from forewarp.report.documents import ArchiveDocument
-
-    def render(console: Console) -> None:
+    def render(found: ArchiveState, console: Console, *, full: bool) -> None:
         console.print(found.summary, soft_wrap=True)
         for line in found.lost:
             console.print(f"  lost: {line}", soft_wrap=True)
 
     damaged = found.state == "damaged"
-    output.show(ArchiveDocument(command=command, status="error" if damaged else "ok", **dict(found)), render)
+    output.tell(found, command, render, status="error" if damaged else "ok")
     return exits.NO_ARCHIVE if damaged else exits.OK

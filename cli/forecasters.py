@@ -105,15 +105,14 @@ def train(
     Needs the extra `train` and, for models of over 1.5 billion weights, a CUDA GPU. The result is a LoRA adapter.
     """
     from forewarp.report import display
-    from forewarp.report.documents import Artifact, TrainDocument
+    from forewarp.report.documents import Artifact
     from forewarp.tools import train as tool
 
     console = display.stderr()
     console.quiet = output.quiet
     done = tool.train(request, lambda line: _tell(line, console))
     made = [Artifact(kind="adapter", path=done.adapter)]
-    document = TrainDocument(command="train", status="ok", artifacts=made, **dict(done))
-    output.show(document, lambda console: _show(done, console))
+    output.tell(done, "train", _show, artifacts=made)
     return exits.OK
 
 
@@ -134,7 +133,7 @@ def _tell(line: Mapping[str, Any], console: Console) -> None:
         )
 
 
-def _show(done: TrainResult, console: Console) -> None:
+def _show(done: TrainResult, console: Console, *, full: bool) -> None:
     console.print(done.summary, style="bold", soft_wrap=True)
     if done.left_out:
         console.print(f"{done.left_out} prompts were too long and were left out", style="dim")

@@ -24,14 +24,12 @@ File = Annotated[Path | None, Parameter(help="File to write it to, too.")]
 )
 def lock(request: GateLockRequest, *, output: Output = PLAIN) -> int:
     """Write what kernels compile to, their forecasts and their times into a file to commit."""
-    from forewarp.report.documents import GateLockDocument
     from forewarp.report.gate_tables import render_lock
     from forewarp.tools.gate_lock import lock_kernels
 
     with output.waiting("reading the kernels") as stage:
         result = lock_kernels(request, stage=stage)
-    document = GateLockDocument(command="gate lock", status="failed" if result.problems else "ok", **dict(result))
-    output.show(document, lambda console: render_lock(result, console))
+    output.tell(result, "gate lock", render_lock, status="failed" if result.problems else "ok")
     return exits.NO_KERNEL if result.problems else exits.OK
 
 
@@ -48,7 +46,7 @@ def check(
     Exit code 3 where a kernel got worse, 75 where one is too noisy or left.
     """
     from forewarp.report import gate_tables
-    from forewarp.report.documents import Artifact, GateDocument
+    from forewarp.report.documents import Artifact
     from forewarp.tools.gate_check import check_gate
     from forewarp.tools.signals import StopFlag, stopping
     from forewarp.tools.suite_tables import keep
@@ -63,8 +61,7 @@ def check(
         if path is not None:
             keep(path.expanduser(), write(result))
             artifacts.append(Artifact(kind="report", path=str(path.expanduser().absolute())))
-    document = GateDocument(command="gate check", artifacts=artifacts, **dict(result))
-    output.show(document, lambda console: gate_tables.render(result, console, full=output.verbose))
+    output.tell(result, "gate check", gate_tables.render, artifacts=artifacts)
     if result.status == "worse":
         return exits.NO_KERNEL
     if result.status == "interrupted" and stop.asked.is_set():

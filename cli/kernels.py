@@ -43,25 +43,22 @@ INSPECTED_TASK = (
 @takes(MeasureManyRequest, "task kernels", kernels=CANDIDATE)
 def measure(request: MeasureManyRequest, *, output: Output = PLAIN) -> int:
     """Check and time kernels against the task's reference, or against another kernel."""
-    from forewarp.report import measure_tables
-    from forewarp.report.documents import MeasureDocument, MeasureManyDocument
+    from forewarp.report.measure_tables import render, render_many
     from forewarp.tools.measure_kernel import measure_kernel, measure_kernels
+    from forewarp.tools.measured import MeasureResult
 
     with output.waiting("starting the device") as stage:
         if len(request.kernels) > 1:
             found = measure_kernels(request, stage=stage)
-            trusted = any(a.result is not None and a.result.trusted for a in found.kernels)
-            status = "ok" if trusted else "failed"
-            document = MeasureManyDocument(command="measure", status=status, **dict(found))
         else:
             shared = {name: value for name, value in request if name != "kernels"}
-            result = measure_kernel(MeasureRequest(kernel=request.kernels[0], **shared), stage=stage)
-            trusted = result.trusted
-            document = MeasureDocument(command="measure", reason=result.verdict, **dict(result))
-    if isinstance(document, MeasureDocument):
-        output.show(document, lambda console: measure_tables.render(document, console, full=output.verbose))
+            found = measure_kernel(MeasureRequest(kernel=request.kernels[0], **shared), stage=stage)
+    if isinstance(found, MeasureResult):
+        trusted = found.trusted
+        output.tell(found, "measure", render, reason=found.verdict)
     else:
-        output.show(document, lambda console: measure_tables.render_many(document, console, full=output.verbose))
+        trusted = any(a.result is not None and a.result.trusted for a in found.kernels)
+        output.tell(found, "measure", render_many, status="ok" if trusted else "failed")
     return exits.OK if trusted else exits.NO_KERNEL
 
 
@@ -77,7 +74,7 @@ def suite(
     shown: Output = PLAIN,
 ) -> int:
     """Measure a folder of kernels on a folder of problems: correctness, verdicts, fast_1, fast_1.5 and fast_2."""
-    from forewarp.report.documents import Artifact, SuiteDocument
+    from forewarp.report.documents import Artifact
     from forewarp.report.suite_tables import render
     from forewarp.tools.signals import StopFlag, stopping
     from forewarp.tools.suite import run_suite
@@ -94,8 +91,7 @@ def suite(
         Artifact(kind="result", path=f"{result.output}/result.json"),
         Artifact(kind="report", path=f"{result.output}/table.md"),
     ]
-    document = SuiteDocument(command="suite", artifacts=made, **dict(result))
-    shown.show(document, lambda console: render(result, console, full=shown.verbose))
+    shown.tell(result, "suite", render, artifacts=made)
     if result.status == "interrupted":
         return exits.INTERRUPTED if stop.asked.is_set() else exits.TRY_LATER
     return exits.OK if any(row.trusted for row in result.rows) else exits.NO_KERNEL
@@ -104,7 +100,6 @@ def suite(
 @takes(InspectRequest, "kernels", kernels=CANDIDATE, task=Parameter(help=INSPECTED_TASK))
 def inspect(request: InspectRequest, *, output: Output = PLAIN) -> int:
     """Compile kernels for a GPU that need not be there, and say what their machine code and launches tell."""
-    from forewarp.report.documents import InspectDocument
     from forewarp.report.inspect_tables import render
     from forewarp.tools.inspect_kernel import inspect_kernels
 
@@ -112,23 +107,19 @@ def inspect(request: InspectRequest, *, output: Output = PLAIN) -> int:
     request = request.model_copy(update={"task": request.task or _task_of(request.kernels), "python": python})
     with output.waiting("compiling") as stage:
         result = inspect_kernels(request, stage=stage)
-    status = "ok" if all(k.sound for k in result.kernels) else "failed"
-    document = InspectDocument(command="inspect", status=status, **dict(result))
-    output.show(document, lambda console: render(result, console, full=output.verbose))
+    output.tell(result, "inspect", render, status="ok" if all(k.sound for k in result.kernels) else "failed")
     return exits.OK if any(k.sound for k in result.kernels) else exits.NO_KERNEL
 
 
 @takes(TuneRequest, "file", calls=Parameter(name=["--call"]), deadline_s=Parameter(name=["--deadline"]))
 def tune(request: TuneRequest, *, output: Output = PLAIN) -> int:
     """Forecast every configuration of a file's autotuned kernels, compile the promising ones, and measure few."""
-    from forewarp.report.documents import TuneDocument
     from forewarp.report.tune_tables import render
     from forewarp.tools.tune import tune_file
 
     with output.waiting("calling the file's functions") as stage:
         result = tune_file(request, stage=stage)
-    document = TuneDocument(command="tune", status="ok" if result.kernels else "failed", **dict(result))
-    output.show(document, lambda console: render(result, console, full=output.verbose))
+    output.tell(result, "tune", render, status="ok" if result.kernels else "failed")
     return exits.OK if result.kernels else exits.NO_KERNEL
 
 
@@ -151,18 +142,17 @@ def _task_of(kernels: Sequence[Kernel]) -> str | None:
 @takes(ForecastRequest, "task kernels", without="kernel", kernels=RANKED)
 def forecast(request: ForecastRequest, *, output: Output = PLAIN) -> int:
     """Forecast kernels' speed-ups, rank them, and say whether to measure them. Runs no kernel."""
-    from forewarp.report.documents import ForecastDocument
     from forewarp.tools.forecast_kernel import forecast_kernel
 
     if len(request.kernels) == 1:
         request = request.model_copy(update={"kernel": request.kernels[0], "kernels": []})
     with output.waiting("compiling and forecasting"):
         result = forecast_kernel(request)
-    output.show(ForecastDocument(command="forecast", **dict(result)), lambda console: _forecast(result, console))
+    output.tell(result, "forecast", _forecast)
     return exits.OK if result.forecast is not None else exits.NO_KERNEL
 
 
-def _forecast(result: ForecastResult, console: Console) -> None:
+def _forecast(result: ForecastResult, console: Console, *, full: bool) -> None:
     """Print a forecast: what to do, the ranking if there is one, the distribution, and what it rests on."""
     from forewarp.report import display
     from forewarp.surrogate.evidence_text import lines
@@ -223,13 +213,11 @@ def _ranking_table(result: ForecastResult) -> Table:
 @takes(ValidateRequest, "task")
 def validate(request: ValidateRequest, *, output: Output = PLAIN) -> int:
     """Try answers on a task that compute nothing, or too coarsely: all of them must be turned down."""
-    from forewarp.report.documents import ValidateDocument
     from forewarp.tools.validate_task import validate_task
 
     with output.waiting("starting the device") as stage:
         result = validate_task(request, stage=stage)
-    document = ValidateDocument(command="validate", status=result.verdict, **dict(result))
-    output.show(document, lambda console: _validation(result, console, full=output.verbose))
+    output.tell(result, "validate", _validation, status=result.verdict)
     return exits.OK if result.verdict == "sound" else exits.NO_KERNEL
 
 

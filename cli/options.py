@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -128,6 +128,12 @@ class Output:
             printing.document(document)
         else:
             render(display.stdout())
+
+    def tell(self, result: BaseModel, command: str, render: Callable[..., None], **fields: Any) -> None:
+        """Print what a verb came to: its document, with more `fields`, or what `render` prints, all of it with -v."""
+        from forewarp.report.documents import document
+
+        self.show(document(result, command, **fields), lambda console: render(result, console, full=self.verbose))
 
 
 HERE, PLAIN = PlaceOptions(), Output()

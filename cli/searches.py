@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from forewarp.report.documents import RunLine
+    from forewarp.tools.export import ExportResult
 
 Events = Annotated[
     str | None,
@@ -188,15 +189,13 @@ def report(
 @takes(ExportKernelRequest, "subject", tunables=Parameter(name="--tunable"))
 def export(request: ExportKernelRequest, *, output: Output = PLAIN) -> int:
     """Write a winner or a measured kernel as a torch package, a module, or a file for vLLM."""
-    from forewarp.report.documents import Artifact, ExportDocument
+    from forewarp.report.documents import Artifact
     from forewarp.tools.export import export_kernel
 
     result = export_kernel(request)
     made = [Artifact(kind="module", path=path) for path in result.files]
-    run = result.evidence.run_id or None
-    document = ExportDocument(command="export", status="ok", run_id=run, artifacts=made, **dict(result))
 
-    def render(console: Console) -> None:
+    def render(result: ExportResult, console: Console, *, full: bool) -> None:
         for path in result.files:
             console.print(path, soft_wrap=True)
         console.print(result.summary, style="bold")
@@ -204,7 +203,7 @@ def export(request: ExportKernelRequest, *, output: Output = PLAIN) -> int:
             test = f"pip install '{result.folder}[test]' && pytest {result.folder}"
             console.print(f"Install and test it: {test}", soft_wrap=True)
 
-    output.show(document, render)
+    output.tell(result, "export", render, run_id=result.evidence.run_id or None, artifacts=made)
     return exits.OK
 
 

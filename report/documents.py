@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from forewarp.core.errors import ForewarpError
 from forewarp.tools.apply_model import ApplyResult
@@ -71,56 +71,12 @@ class Envelope(BaseModel):
     error: Failure | None = None
 
 
-class MeasureDocument(MeasureResult, Envelope, title="forewarp measure --json"):
-    """Document of `measure`; `status` is the kernel's."""
-
-
-class MeasureManyDocument(MeasureManyResult, Envelope, title="forewarp measure --json, several kernels"):
-    """Document of `measure` with several kernels; `status` is ok if one of them has a trusted time, else failed."""
-
-
-class SuiteDocument(SuiteResult, Envelope, title="forewarp suite --json"):
-    """Document of `suite`; `status` is finished, or interrupted if measurements are left."""
-
-
-class InspectDocument(InspectResult, Envelope, title="forewarp inspect --json"):
-    """Document of `inspect`; `status` is ok if every kernel compiles and none was found wrong, else failed."""
-
-
-class TuneDocument(TuneResult, Envelope, title="forewarp tune --json"):
-    """Document of `tune`; `status` is ok if a kernel was tuned, else failed."""
-
-
-class ProfileDocument(ProfileResult, Envelope, title="forewarp profile --json"):
-    """Document of `profile`; `status` is ok."""
-
-
-class ApplyDocument(ApplyResult, Envelope, title="forewarp apply --json"):
-    """Document of `apply`; `status` is ok if a kernel was kept, else failed."""
-
-
 class OptimizeModelDocument(OptimizeModelResult, Envelope, title="forewarp optimize --top --json"):
     """Document of `optimize --top` and its `resume`; `status` is finished or interrupted."""
 
 
-class ForecastDocument(ForecastResult, Envelope, title="forewarp forecast --json"):
-    """Document of `forecast`; `status` is ok or compile_error; with several kernels, the most promising one's."""
-
-
 class SearchDocument(SearchResult, Envelope, title="forewarp optimize --json"):
     """Document of `optimize`, `resume` and `show`; `status` is finished, interrupted, failed or running."""
-
-
-class GateLockDocument(LockResult, Envelope, title="forewarp gate lock --json"):
-    """Document of `gate lock`; `status` is ok, or failed if a kernel was not locked."""
-
-
-class GateDocument(GateResult, Envelope, title="forewarp gate check --json"):
-    """Document of `gate check`; `status` is passed, worse, open or interrupted."""
-
-
-class ValidateDocument(ValidateResult, Envelope, title="forewarp validate --json"):
-    """Document of `validate`; `status` is the verdict: sound, random or degenerate."""
 
 
 class TaskLine(BaseModel):
@@ -164,10 +120,6 @@ class ReportDocument(Envelope, title="forewarp report --json"):
     bytes: int = Field(description="Its size.")
 
 
-class ExportDocument(ExportResult, Envelope, title="forewarp export --json"):
-    """Document of `export`; `artifacts` are the files."""
-
-
 class DoctorCheck(BaseModel):
     """One thing that doctor looked at. `costs` says what is lost where it is missing."""
 
@@ -183,16 +135,8 @@ class DoctorDocument(Envelope, title="forewarp doctor --json"):
     checks: list[DoctorCheck]
 
 
-class DataDocument(DataResult, Envelope, title="forewarp data --json"):
-    """Document of `data export`."""
-
-
 class EvaluateDocument(EvaluateResult, Envelope, title="forewarp evaluate --json"):
     """Document of `evaluate`."""
-
-
-class TrainDocument(TrainResult, Envelope, title="forewarp train --json"):
-    """Document of `train`."""
 
 
 class ChatBest(BaseModel):
@@ -239,37 +183,59 @@ class ConversationsDocument(Envelope, title="forewarp --resume --json"):
     conversations: list[ConversationLine]
 
 
-class ArchiveDocument(ArchiveState, Envelope, title="forewarp archive check, archive repair --json"):
-    """Document of `archive check` and `archive repair`; `status` is error if a damaged archive was only checked."""
+def _document_of(kind: type[BaseModel], command: str, about: str) -> type[Envelope]:
+    """Return the document that has the fields of a verb's result, too."""
+    title, text = {"title": f"forewarp {command} --json"}, f"Document of `{command}`; {about}"
+    made: Any = create_model(f"{kind.__name__}Document", __base__=(kind, Envelope), __doc__=text, __cls_kwargs__=title)
+    return made
 
 
 DOCUMENTS: dict[str, type[Envelope]] = {
     "error": Envelope,
-    "measure": MeasureDocument,
-    "measure_many": MeasureManyDocument,
-    "suite": SuiteDocument,
-    "inspect": InspectDocument,
-    "tune": TuneDocument,
-    "profile": ProfileDocument,
-    "apply": ApplyDocument,
-    "forecast": ForecastDocument,
+    "measure": _document_of(MeasureResult, "measure", "`status` is the kernel's."),
+    "measure_many": _document_of(
+        MeasureManyResult,
+        "measure",
+        "with several kernels; `status` is ok if one of them has a trusted time, else failed.",
+    ),
+    "suite": _document_of(SuiteResult, "suite", "`status` is finished, or interrupted if measurements are left."),
+    "inspect": _document_of(
+        InspectResult, "inspect", "`status` is ok if every kernel compiles and none was found wrong, else failed."
+    ),
+    "tune": _document_of(TuneResult, "tune", "`status` is ok if a kernel was tuned, else failed."),
+    "profile": _document_of(ProfileResult, "profile", "`status` is ok."),
+    "apply": _document_of(ApplyResult, "apply", "`status` is ok if a kernel was kept, else failed."),
+    "forecast": _document_of(
+        ForecastResult, "forecast", "`status` is ok or compile_error; with several kernels, the most promising one's."
+    ),
     "optimize": SearchDocument,
     "optimize_model": OptimizeModelDocument,
-    "gate_lock": GateLockDocument,
-    "gate_check": GateDocument,
+    "gate_lock": _document_of(LockResult, "gate lock", "`status` is ok, or failed if a kernel was not locked."),
+    "gate_check": _document_of(GateResult, "gate check", "`status` is passed, worse, open or interrupted."),
     "evaluate": EvaluateDocument,
-    "train": TrainDocument,
-    "validate": ValidateDocument,
+    "train": _document_of(TrainResult, "train", "`status` is ok."),
+    "validate": _document_of(ValidateResult, "validate", "`status` is the verdict: sound, random or degenerate."),
     "tasks": TasksDocument,
     "runs": RunsDocument,
     "report": ReportDocument,
-    "export": ExportDocument,
+    "export": _document_of(ExportResult, "export", "`artifacts` are the files."),
     "doctor": DoctorDocument,
     "chat": ChatDocument,
     "conversations": ConversationsDocument,
-    "data": DataDocument,
-    "archive": ArchiveDocument,
+    "data": _document_of(DataResult, "data export", "`status` is ok."),
+    "archive": _document_of(
+        ArchiveState, "archive check, archive repair", "`status` is error if a damaged archive was only checked."
+    ),
 }
+
+
+_BY_RESULT = {document.__bases__[0]: document for document in DOCUMENTS.values()}
+
+
+def document(result: BaseModel, command: str, **fields: Any) -> Envelope:
+    """Return the document of a verb's result; `fields` are those of the envelope that the result does not have."""
+    said: dict[str, Any] = {"status": "ok"} | fields | dict(result)
+    return _BY_RESULT[type(result)](command=command, **said)
 
 
 def failure(error: BaseException | None) -> Failure | None:

@@ -27,8 +27,8 @@ _CHANGES = 6
 """Changes that are shown of a kernel, unless all are asked for."""
 
 
-def render_lock(result: LockResult, console: Console) -> None:
-    """Print what was locked, and what was not."""
+def render_lock(result: LockResult, console: Console, *, full: bool = False) -> None:
+    """Print what was locked, and what was not; there is no more to show if `full`."""
     table = Table("kernel", "task", "compiled for", "measured on", box=None, pad_edge=False)
     for k in result.kernels:
         times = [f"{name}: {m.speedup}" for name, m in k.measured.items()]

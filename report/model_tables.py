@@ -24,6 +24,8 @@ def render_profile(result: ProfileResult, console: Console, *, full: bool = Fals
     from rich.table import Column
 
     console.print(result.summary)
+    if result.task:
+        return
     shown = result.lines if full else [line for line in result.lines if line.share.value >= SMALL][:MOST]
     rows = [
         (
@@ -55,8 +57,6 @@ def render_profile(result: ProfileResult, console: Console, *, full: bool = Fals
     )
     for problem in result.problems:
         console.print(f"note: {problem}", style="yellow")
-    if result.task:
-        console.print(f"task: {result.task}", style="dim")
 
 
 def render_apply(result: ApplyResult, console: Console, *, full: bool = False) -> None:

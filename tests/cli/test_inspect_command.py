@@ -127,7 +127,7 @@ def test_a_failed_kernel_shows_its_log() -> None:
 def test_json_fits_its_schema_and_the_task_is_that_of_the_folder(capsys: pytest.CaptureFixture[str]) -> None:
     seed = tasks.BUNDLED / "rmsnorm" / "seeds" / "rmsnorm.cu"
     assert main(["inspect", str(seed), "--target", "a100", "--json"]) == 0
-    document = documents.InspectDocument.model_validate(json.loads(capsys.readouterr().out))
+    document = documents.DOCUMENTS["inspect"].model_validate(json.loads(capsys.readouterr().out))
     assert document.task == "rmsnorm"
     assert document.target.arch == "sm_80"
     assert document.kernels[0].status == "ok"

@@ -143,7 +143,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any]]:
     finally:
         process.kill()
     assert out.count("\n") == 1, out + err
-    documents.SuiteDocument.model_validate_json(out)
+    documents.DOCUMENTS["suite"].model_validate_json(out)
     return process.returncode, json.loads(out)
 
 

@@ -58,7 +58,7 @@ def test_json_holds_one_document_that_fits_its_schema(tmp_path: Path, capsys: py
     assert main(["validate", str(path), "--device", "cpu", "--json"]) == exits.OK
     out, _ = capsys.readouterr()
     assert out.count("\n") == 1
-    found = documents.ValidateDocument.model_validate(json.loads(out))
+    found = documents.DOCUMENTS["validate"].model_validate(json.loads(out))
     assert (found.command, found.status, found.verdict, found.task) == ("validate", "sound", "sound", "rows")
     assert found.device.kind == "cpu"
     (workload,) = found.workloads
