@@ -239,7 +239,7 @@ class KernelTools:
 
         `folder` is that of a model's search.
         """
-        from forewarp.tools.long_verbs import digest, run_verb, spent_by
+        from forewarp.tools.long_verbs import run_verb, spent_by, told
 
         host, name = self._conversation, type(verb).__name__.removesuffix("Request")
         command = f"{name} with up to {counted(spends, 'measurement')}"
@@ -259,7 +259,7 @@ class KernelTools:
                 self._stop = None
         spent = spent_by(found)
         host.spend(measurements=spent.measurements or 0, device_s=spent.device_s or 0.0)
-        return digest(found) | ({"budget": self.budget()} if spends else {})
+        return told(found) | ({"budget": self.budget()} if spends else {})
 
     def budget(self) -> str:
         """Say how much of the user's budget is spent."""

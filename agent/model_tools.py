@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai import RunContext
@@ -15,22 +16,23 @@ from forewarp.agent.history import refuse_left_out
 from forewarp.agent.kernel_tools import KernelTools
 from forewarp.agent.whole_tools import WholeTools
 from forewarp.core.errors import UsageError
-from forewarp.tools.measured import Micros
+from forewarp.tools.digest import digest, picked
 from forewarp.tools.parts import Kernel, trim
 from forewarp.tools.run_report import SearchResult
 from forewarp.tools.steps import CandidateMeasured
-from forewarp.tools.wording import counted, microseconds, spread
+from forewarp.tools.wording import counted, noise, spread
 
 if TYPE_CHECKING:
     from forewarp.tools.considered import Considered
     from forewarp.tools.forecast_kernel import ForecastResult
     from forewarp.tools.inspect_kernel import InspectResult
+    from forewarp.tools.measured import WorkloadResult
     from forewarp.tools.tune import TuneResult
 
 MAX_CANDIDATES = 40
 MAX_LOG = 1200
 MAX_SHAPES = 8
-_LONG_FACTS = ("instructions", "loop_instructions", "widths", "code_bytes")
+_LONG_FACTS = {"instructions", "loop_instructions", "widths", "code_bytes"}
 
 
 class ModelTools:
@@ -173,7 +175,7 @@ class ModelTools:
         Args:
             task: Bundled task, or the path of a KernelBench file.
         """
-        return _brief(await self._tools.describe(task))
+        return digest(await self._tools.describe(task))
 
     async def list_candidates(self, task: str = "") -> ToolOutput:
         """List the candidates so far with forecast, measurement and verdict: those measured first, the fastest on top.
@@ -223,98 +225,68 @@ def _kernel(source: str | None, path: str | None, tunables: dict[str, int] | Non
     return Kernel(source=source and refuse_left_out(source), path=path, tunables=tunables or {})
 
 
-# What the model reads of a result: rounded numbers, and nothing that another tool call can return.
+# What the model reads of a result: nothing that another tool call can return.
 
 
 def _short_forecast(result: ForecastResult) -> ToolOutput:
     """Return a forecast without its distribution; with the log only where there is none."""
-    found = result.model_dump(mode="json")
-    f = found["forecast"]
-    short = _picked(found, "summary", "recommendation", "reason", "p_better", "best_so_far", "trials")
-    if f is not None:
-        short["forecast"] = _picked(f, "p_valid", "p_faster", "median", "confidence", "rationale")
-    short |= {"kernel": found["kernel"]["short"], "already_measured": found["already_measured"]}
-    return _brief(short | {"problems": found["evidence"]["problems"], "log": "" if f else trim(found["log"], MAX_LOG)})
+    f = result.forecast
+    return picked(
+        *(result, "summary recommendation reason p_better best_so_far trials kernel already_measured"),
+        forecast=f and picked(f, "p_valid p_faster median confidence rationale"),
+        problems=result.evidence.problems,
+        log="" if f else trim(result.log, MAX_LOG),
+    )
 
 
 def _short_measurement(done: Considered) -> ToolOutput:
     """Return the decision, the forecast, and the measurement if there is one."""
-    m = done.measured and done.measured.model_dump(mode="json")
-    short: ToolOutput = {"summary": done.summary, "decision": done.decision, "forecast": _short_forecast(done.forecast)}
-    if m is not None:
-        short |= _picked(m, "status", "verdict", "speedup", "flags", "source", "measurement_id")
-        short |= {"shapes": _shapes(m), "log": "" if m["status"] == "ok" else trim(m["log"], MAX_LOG)}
+    short = picked(done, "summary decision", forecast=_short_forecast(done.forecast))
+    if (m := done.measured) is not None:
+        log = "" if m.status == "ok" else trim(m.log, MAX_LOG)
+        short |= picked(m, "status verdict speedup flags source measurement_id", shapes=_shapes(m.workloads), log=log)
         short["forecast"].pop("summary", None)
-    return _brief(short)
+    return short
 
 
 def _short_search(result: SearchResult | TuneResult) -> ToolOutput:
     """Return what a search came to, without the winner's text, which `read_candidate` has; or what was tuned."""
-    found = result.model_dump(mode="json")
     if not isinstance(result, SearchResult):
-        tuned = [c.model_dump(mode="json") for c in result.chosen()]
-        return _brief(_picked(found, "summary", "problems") | {"tuned": tuned, "patch": trim(result.patch, MAX_LOG)})
-    short, best = _picked(found, "summary", "status", "run_id", "counts"), found["best"]
-    if best is not None:
-        kernel = {"kernel": best["kernel"]["short"], "tunables": best["kernel"]["tunables"]}
-        numbers = _picked(best, "speedup", "verdict", "confirmed", "flags")
-        short["best"] = _brief(kernel | numbers | {"shapes": _shapes(best)})
-    return short
+        return picked(result, "summary problems", tuned=result.chosen(), patch=trim(result.patch, MAX_LOG))
+    best = result.best
+    about = best and {"tunables": best.kernel.tunables, "shapes": _shapes(best.workloads)}
+    winner = best and picked(best, "kernel speedup verdict confirmed flags", **about or {})
+    return picked(result, "summary status run_id counts", best=winner)
 
 
 def _short_inspection(result: InspectResult) -> ToolOutput:
     """Return one kernel's launches, problems and check."""
-    found = result.model_dump(mode="json")
-    [kernel] = found["kernels"]
-    short = _picked(found, "summary") | _picked(kernel, "status", "problems")
-    launches = [launch for shape in kernel["workloads"][:MAX_SHAPES] for launch in shape["launches"][:MAX_SHAPES]]
-    short["launches"] = [{k: v for k, v in launch.items() if k not in _LONG_FACTS} for launch in launches[:MAX_SHAPES]]
-    if kernel["check"] is not None:
-        short["check"] = _picked(kernel["check"], "how", "status", "message", "findings")
-    short["log"] = "" if kernel["status"] == "ok" else trim(kernel["log"], MAX_LOG)
-    return _brief(short)
+    [kernel] = result.kernels
+    launches = [launch for shape in kernel.workloads[:MAX_SHAPES] for launch in shape.launches[:MAX_SHAPES]]
+    return picked(
+        *(kernel, "status problems"),
+        summary=result.summary,
+        launches=[launch.model_dump(exclude=_LONG_FACTS) for launch in launches[:MAX_SHAPES]],
+        check=kernel.check and picked(kernel.check, "how status message findings"),
+        log="" if kernel.status == "ok" else trim(kernel.log, MAX_LOG),
+    )
 
 
 def _listed(row: ListedCandidate) -> ToolOutput:
     """Return one candidate as a short entry of a list."""
     f, e, m = row.forecast, row.expected, row.measured
-    entry: ToolOutput = {"number": row.number, "kernel": f.kernel[:10], "task": f.task, "language": f.language}
-    entry |= {"tunables": f.tunables, "note": f.note, "advice": f.advice}
+    entry = picked(f, "task language tunables note advice", number=row.number, kernel=f.kernel[:10])
     if e.median is not None:
         entry["forecast"] = spread(e.median, e.low, e.high)
     if m is not None:
-        entry |= {"measured": _outcome(m), "verdict": m.verdict, "measured_before": list(map(_outcome, row.before))}
-    return _brief(entry)
+        entry |= picked(m, "verdict", measured=_outcome(m), measured_before=list(map(_outcome, row.before)))
+    return entry
 
 
 def _outcome(measured: CandidateMeasured) -> str:
     return measured.status if measured.speedup is None else spread(measured.speedup, measured.low, measured.high)
 
 
-def _shapes(measured: ToolOutput) -> list[ToolOutput]:
-    return [
-        _picked(w, "name", "verdict", "speedup", "candidate_us", "reference_us")
-        | {"noise": None if w["noise_percent"] is None else f"{w['noise_percent']:.1f} %"}
-        for w in measured["workloads"][:MAX_SHAPES]
-    ]
-
-
-def _picked(values: ToolOutput, *names: str) -> ToolOutput:
-    return {name: values[name] for name in names}
-
-
-def _brief(value: Any) -> Any:
-    """Round intervals and fractions to significant digits, and drop empty values."""
-    match value:
-        case {"ratio": ratio, "low": low, "high": high}:
-            return spread(ratio, low, high)
-        case {"median": float(), "low": _, "high": _}:
-            return microseconds(Micros.model_validate(value))
-        case dict():
-            return {k: _brief(v) for k, v in value.items() if v not in (None, "", [], {})}
-        case list():
-            return [_brief(v) for v in value]
-        case float():
-            return float(f"{value:.3g}")
-        case _:
-            return value
+def _shapes(workloads: Sequence[WorkloadResult]) -> list[ToolOutput]:
+    names = "name verdict speedup candidate_us reference_us"
+    return [picked(w, names, noise=noise(w.noise_percent)) for w in workloads[:MAX_SHAPES]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -11,11 +12,12 @@ from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from forewarp.mcp_server.wording import in_arguments
+from forewarp.tools.digest import picked
 from forewarp.tools.parts import ChosenConfiguration, Part, trim
 
 if TYPE_CHECKING:
     from forewarp.tools.forecast_kernel import ForecastResult
-    from forewarp.tools.inspect_kernel import InspectResult
+    from forewarp.tools.inspect_kernel import InspectResult, LaunchFacts
     from forewarp.tools.measured import MeasureResult
     from forewarp.tools.run_report import CandidateLine, SearchResult
     from forewarp.tools.tune import TuneResult
@@ -33,6 +35,8 @@ SHAPES = 4
 LINES = 20
 TUNED = 8
 """Most kernels of a tuned file that are listed."""
+MEASURED = "name verdict speedup candidate_us reference_us noise_percent warm launched"
+"""What is said of a measured shape."""
 POLL_S = 5.0
 _SAID = ("summary", "reason", "log", "flags", "problems", "problem")
 """Fields with sentences of forewarp, which may name a flag."""
@@ -51,7 +55,6 @@ def _cut(characters: int, items: int) -> BeforeValidator:
     return BeforeValidator(lambda texts: [trim(text, characters) for text in texts[:items]])
 
 
-Words = Annotated[str, BeforeValidator(str)]
 Text = Annotated[str | None, BeforeValidator(lambda v: None if v is None else str(v))]
 Name = Annotated[str, BeforeValidator(lambda v: getattr(v, "name", v))]
 Identity = Annotated[str, BeforeValidator(lambda v: getattr(v, "short", v))]
@@ -70,18 +73,6 @@ class ToolAnswer(Part):
     summary: str
 
 
-class Ranked(Part):
-    """One of several kernels, the best first."""
-
-    position: int = Field(description="Its place in paths, from 1.")
-    path: str
-    recommendation: str | None
-    median: Median = None
-    p_faster: Chance = None
-    p_best: Chance = None
-    problem: Reason = ""
-
-
 class ForecastAnswer(ToolAnswer):
     """Forecast of a kernel, and advice whether to measure it."""
 
@@ -97,7 +88,9 @@ class ForecastAnswer(ToolAnswer):
     best_so_far: Text
     already_measured: Text
     trials: int = Field(description="Measurements that the forecast rests on; with 0 it is a broad prior.")
-    ranking: list[Ranked] = Field(default_factory=list[Ranked])
+    ranking: list[dict[str, Any]] = Field(
+        default_factory=list[dict[str, Any]], description="Several kernels, the best first; position is that in paths."
+    )
     distribution: dict[str, float] | None = Field(default=None, description="Probability by range; detailed only.")
     evidence: dict[str, Digits] | None = Field(default=None, description="Facts read off the code; detailed only.")
     evidence_used: list[str] | None = None
@@ -113,11 +106,12 @@ def forecast_answer(found: ForecastResult, detail: Detail, paths: Sequence[str])
         for after in (" ", ","):
             summary = summary.replace(f"number {position}{after}", f"{Path(path).name}{after}")
     ranking = [
-        Ranked.of(
-            r,
+        picked(
+            *(r, "position recommendation p_best"),
             path=paths[r.position - 1] if paths else r.path,
             median=r.forecast and r.forecast.median,
             p_faster=r.forecast and r.forecast.p_faster,
+            problem=trim(r.problem, 300),
         )
         for r in found.ranking
     ]
@@ -134,19 +128,6 @@ def forecast_answer(found: ForecastResult, detail: Detail, paths: Sequence[str])
         usd=found.cost.dollars or None,
         log=trim(found.log, LOG[detail]),
     )
-
-
-class Shape(Part):
-    """One shape of the task."""
-
-    name: str
-    verdict: str
-    speedup: Words = Field(description="Ratio with its 95 % interval.")
-    candidate_us: Digits
-    reference_us: Digits = Field(description="Of the reference, or of the kernel of against.")
-    noise_percent: AnyDigits = Field(default=None, description="What equal kernels come out apart.")
-    warm: Text = Field(default=None, description="With a warm L2 cache.")
-    launched: Text = Field(default=None, description="With the launch included.")
 
 
 class MeasureAnswer(ToolAnswer):
@@ -167,7 +148,9 @@ class MeasureAnswer(ToolAnswer):
     device: Name | None = None
     kernel: Identity | None = None
     anchor: str | None = None
-    shapes: list[Shape] = Field(default_factory=list[Shape])
+    shapes: list[dict[str, Any]] = Field(
+        default_factory=list[dict[str, Any]], description="Speed-ups with 95 % intervals, median times of both."
+    )
     flags: Annotated[list[str], _cut(300, 8)] = Field(
         default_factory=list[str], description="What speaks against the time."
     )
@@ -196,7 +179,7 @@ def measure_answer(
         summary=trim(found.summary, 700),
         run_id=run_id,
         anchor=found.anchor if found.anchor == "reference" else found.anchor[:10],
-        shapes=found.workloads[: None if more else SHAPES],
+        shapes=[picked(w, MEASURED) for w in found.workloads[: None if more else SHAPES]],
         checks=found.checks if more else None,
         device_state=found.device_state.model_dump(exclude_none=True) if found.device_state and more else None,
         phases=found.phases if more else None,
@@ -205,30 +188,6 @@ def measure_answer(
         log=trim(log if len(log) > LOG[detail] else found.log, LOG[detail]),
         links=links,
     )
-
-
-class Best(Part):
-    """The best kernel so far."""
-
-    kernel: Identity
-    language: str
-    tunables: dict[str, int]
-    speedup: Words
-    verdict: str
-    confirmed: bool
-    flags: Annotated[list[str], _cut(200, 4)]
-    source: str | None = Field(description="Its text if it is short and the run is over; else see links.")
-
-
-class RunCandidate(Part):
-    """One candidate of a run."""
-
-    kernel: Identity
-    tunables: dict[str, int]
-    note: str
-    action: str | None
-    forecast: Text
-    measured: str | None
 
 
 class SearchAnswer(ToolAnswer):
@@ -241,22 +200,27 @@ class SearchAnswer(ToolAnswer):
     task: str
     device: Name | None = None
     source: str | None = None
-    best: Best | None = None
+    best: dict[str, Any] | None = Field(
+        default=None, description="The best kernel so far; with its source if that is short and the run is over."
+    )
     near_shapes: str | None = Field(default=None, description="How best does on shapes that nobody tuned for.")
     measurements: str = Field(default="", description="Of the budget, as progress counts them.")
     counts: dict[str, Any] = Field(default_factory=dict[str, Any], description="Candidates by how far they came.")
     alarms: int | None = Field(default=None, description="How often outcomes did not fit the forecasts.")
     spent: dict[str, Digits] = Field(default_factory=dict[str, float])
     limit: dict[str, Digits] = Field(default_factory=dict[str, float])
-    candidates: list[RunCandidate] | None = Field(default=None, description="The latest measured ones first; detailed.")
+    candidates: list[dict[str, Any]] | None = Field(
+        default=None, description="The latest measured ones first; detailed."
+    )
     folder: str | None = Field(default=None, description="Its files: best kernel, result.json, report.html.")
     tuned: list[ChosenConfiguration] | None = Field(default=None, description="Configurations of an autotuned file.")
     patch: str | None = Field(default=None, description="Change of the file that leaves it those only.")
     links: dict[str, str] = Field(default_factory=dict[str, str])
 
 
-def tuned_answer(found: TuneResult, handle: str, file: Path, command: str) -> SearchAnswer:
-    """Convert the configurations of an autotuned file into an answer; `command` measures them."""
+def tuned_answer(found: TuneResult, handle: str, file: Path) -> SearchAnswer:
+    """Convert the configurations of an autotuned file into an answer."""
+    command = f"forewarp tune {shlex.quote(str(file))} on the machine with the GPU"
     patch = found.patch if len(found.patch) <= SOURCE else None
     said = "" if patch or not found.patch else " The change of the file is too long for an answer."
     return SearchAnswer(
@@ -284,10 +248,13 @@ def search_answer(found: SearchResult, detail: Detail, *, lost: bool, folder: st
         summary += f" Call search_status with run_id {run} again."
         summary += f" It shares the device with {others} other run{'s' * (others != 1)}." if others else ""
     links = {"run": f"forewarp://runs/{run}", "report": f"forewarp://runs/{run}/report"}
+    winner: dict[str, Any] | None = None
     if best is not None:
         links["best"] = f"forewarp://runs/{run}/best"
         text = best.source if not running and len(best.source) <= SOURCE else None
-        best = Best.of(best, language=best.kernel.language, tunables=best.kernel.tunables, source=text)
+        about = {"language": best.kernel.language, "tunables": best.kernel.tunables, "source": text}
+        flags = [trim(flag, 200) for flag in best.flags[:4]]
+        winner = picked(best, "kernel speedup verdict confirmed", flags=flags, **about)
     latest = found.candidates[::-1]
     ordered = [c for c in latest if c.measured] + [c for c in latest if not c.measured]
     return SearchAnswer.of(
@@ -295,7 +262,7 @@ def search_answer(found: SearchResult, detail: Detail, *, lost: bool, folder: st
         summary=trim(summary, 1200),
         status="lost" if lost else found.status,
         poll_after_s=POLL_S if running else None,
-        best=best,
+        best=winner,
         near_shapes=found.holdout.said if found.holdout else None,
         alarms=found.alarms or None,
         counts=found.counts.model_dump(),
@@ -313,14 +280,14 @@ def measurements_of(spent: int, most: int | None) -> str:
     return f"{spent} of {most}" if most else str(spent)
 
 
-def _candidate(line: CandidateLine) -> RunCandidate:
+def _candidate(line: CandidateLine) -> dict[str, Any]:
     m = line.measured
-    return RunCandidate.of(
-        line,
+    return picked(
+        *(line, "kernel action"),
         tunables=line.kernel.tunables,
         note=trim(line.note, 100),
         forecast=line.forecast and line.forecast.median,
-        measured=None if m is None else f"{m.verdict} {m.speedup or m.status}",
+        measured=m and f"{m.verdict} {m.speedup or m.status}",
     )
 
 
@@ -366,16 +333,6 @@ class TaskAnswer(ToolAnswer):
     interface: dict[str, Any]
 
 
-class ValidatedShape(Part):
-    """One shape of a task; the first of its fields that is there says what is wrong."""
-
-    name: str
-    sound: bool
-    passed: list[str] = Field(default_factory=list[str], description="Wrong answers that were let through.")
-    problems: list[str] = Field(default_factory=list[str])
-    notes: list[str] = Field(default_factory=list[str])
-
-
 class ValidateAnswer(ToolAnswer):
     """Verdict of a validation: sound where wrong answers are turned down."""
 
@@ -383,37 +340,17 @@ class ValidateAnswer(ToolAnswer):
     verdict: str | None = Field(default=None, description="sound, random or degenerate.")
     task: str
     device: Name | None = None
-    shapes: list[ValidatedShape] = Field(default_factory=list[ValidatedShape])
+    shapes: list[dict[str, Any]] = Field(
+        default_factory=list[dict[str, Any]], description="With the wrong answers that passed, problems and notes."
+    )
 
 
 def validate_answer(found: ValidateResult) -> ValidateAnswer:
     """Convert a validation."""
-    shapes = [ValidatedShape.of(w, passed=[str(n) for n in w.nulls if n.passed]) for w in found.workloads]
+    shapes = [
+        picked(w, "name sound problems notes", passed=[str(n) for n in w.nulls if n.passed]) for w in found.workloads
+    ]
     return ValidateAnswer.of(found, summary=trim(found.summary, 900), status="finished", shapes=shapes)
-
-
-class InspectedLaunch(Part):
-    """One launch: what its kernel compiled to, and how it fills the GPU."""
-
-    kernel: str
-    grid: list[int] | None = None
-    block: list[int] | None = None
-    registers: int
-    spills_bytes: int = 0
-    shared_bytes: int = 0
-    occupancy: Chance = None
-    limiter: str | None = None
-    waves: AnyDigits = None
-
-
-class InspectedShape(Part):
-    """One shape of the task."""
-
-    name: str
-    floor_us: AnyDigits = Field(default=None, description="Least time by the roofline.")
-    bound: str | None = None
-    launches: list[InspectedLaunch] = Field(default_factory=list[InspectedLaunch])
-    library_calls: list[str] = Field(default_factory=list[str])
 
 
 class InspectAnswer(ToolAnswer):
@@ -422,7 +359,9 @@ class InspectAnswer(ToolAnswer):
     status: str
     task: str = ""
     target: Name
-    shapes: list[InspectedShape] = Field(default_factory=list[InspectedShape])
+    shapes: list[dict[str, Any]] = Field(
+        default_factory=list[dict[str, Any]], description="With launches; floor_us is the least time by the roofline."
+    )
     problems: Annotated[list[str], _cut(300, 6)] = Field(default_factory=list[str])
     check: dict[str, Any] | None = Field(default=None, description="Outcome of the run on the CPU.")
     log: str = ""
@@ -437,20 +376,11 @@ def inspect_answer(found: InspectResult, target: str) -> InspectAnswer:
         summary=trim(found.summary, 600),
         status=kernel.status or "unreadable",
         shapes=[
-            InspectedShape(
+            picked(
+                *(w, "bound"),
                 name=w.workload,
                 floor_us=w.floors_us.get(target),
-                bound=w.bound,
-                launches=[
-                    InspectedLaunch.of(
-                        e,
-                        grid=e.grid and list(e.grid),
-                        block=e.block and list(e.block),
-                        spills_bytes=e.local_bytes,
-                        shared_bytes=e.static_shared_bytes + e.dynamic_shared_bytes,
-                    )
-                    for e in w.launches[:SHAPES]
-                ],
+                launches=[_launch(e) for e in w.launches[:SHAPES]],
                 library_calls=w.calls[:LINES],
             )
             for w in kernel.workloads[:SHAPES]
@@ -465,6 +395,12 @@ def inspect_answer(found: InspectResult, target: str) -> InspectAnswer:
         },
         log=trim(kernel.log, LOG["concise"]),
     )
+
+
+def _launch(launch: LaunchFacts) -> dict[str, Any]:
+    shared = launch.static_shared_bytes + launch.dynamic_shared_bytes
+    names = "kernel grid block registers occupancy limiter waves"
+    return picked(launch, names, spills_bytes=launch.local_bytes, shared_bytes=shared)
 
 
 def reply(answer: ToolAnswer, detail: Detail = "concise") -> CallToolResult:

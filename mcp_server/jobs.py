@@ -9,20 +9,17 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import forewarp
 from forewarp.core.budget import Budget
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.mcp_server.answers import measurements_of
 from forewarp.mcp_server.options import ServerOptions
-from forewarp.mcp_server.spool import LATEST, LIVE, JobState, Spool, SpooledJob, owner, slot_name
+from forewarp.mcp_server.spool import LATEST, LIVE, JobKind, JobState, Spool, SpooledJob, owner, slot_name
 from forewarp.tools import runs
 from forewarp.tools.measured import MeasureResult
-
-if TYPE_CHECKING:
-    from forewarp.tools.long_verbs import LongRequest
-    from forewarp.tools.requests import ResumeRequest, SearchRequest
+from forewarp.tools.parts import Part
 
 POLL_S = 0.1
 GLANCE_S = 0.5
@@ -115,17 +112,9 @@ class Jobs:
             with (self.spool.folder / "worker.log").open("ab") as log:
                 self._workers[number] = _detached(command, self.home, log, log)
 
-    def start_search(
-        self, session: str, task: str, request: SearchRequest | ResumeRequest, reserved: Budget
-    ) -> SpooledJob:
-        """Start a search, or go on with one, in a process of its own."""
-        job = self.spool.add("search", session, task, request.model_dump(mode="json"), reserved)
-        self._begin(job)
-        return job
-
-    def start_verb(self, session: str, verb: str, request: LongRequest, reserved: Budget) -> SpooledJob:
-        """Start a verb in a process of its own."""
-        job = self.spool.add("verb", session, verb, request.model_dump(mode="json"), reserved)
+    def start(self, kind: JobKind, session: str, task: str, request: Part, reserved: Budget) -> SpooledJob:
+        """Start a search of a task, or the verb that `task` names, in a process of its own."""
+        job = self.spool.add(kind, session, task, request.model_dump(mode="json"), reserved)
         self._begin(job)
         return job
 
@@ -186,8 +175,9 @@ class Jobs:
             time.sleep(min(GLANCE_S, max(0.0, deadline - time.monotonic())))
 
     def searching(self) -> list[SpooledJob]:
-        """Return the jobs of runs and verbs that are being worked on."""
-        return [j for j in self.spool.jobs() if j.kind in ("search", "verb") and self.spool.worker(j.id) is not None]
+        """Return the jobs of runs and verbs that are being worked on; tuning by forecasts takes no device."""
+        holding = (j for j in self.spool.jobs() if j.kind in ("search", "verb") and j.task != "tune")
+        return [j for j in holding if self.spool.worker(j.id) is not None]
 
     def _collect(self) -> None:
         """Let processes of runs that have ended write their files, and keep them from staying zombies."""

@@ -1,4 +1,4 @@
-"""Verbs on whole models, locks and winners: requests of a client's arguments, and answers of their jobs."""
+"""Verbs that run as jobs: requests of a client's arguments, and answers; a tuned file's is one of `search`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core.errors import UsageError
-from forewarp.mcp_server.answers import VerbAnswer
+from forewarp.mcp_server.answers import ToolAnswer, VerbAnswer, tuned_answer
 from forewarp.mcp_server.arguments import Requests
 from forewarp.mcp_server.spool import SpooledJob
 from forewarp.tools import runs
@@ -24,8 +24,10 @@ from forewarp.tools.requests import (
     OptimizeModelRequest,
     ProfileRequest,
     SearchRequest,
+    TuneRequest,
     checked,
 )
+from forewarp.tools.tune import TuneResult
 
 REQUESTS: Mapping[str, type[LongRequest]] = {
     "profile": ProfileRequest,
@@ -34,6 +36,7 @@ REQUESTS: Mapping[str, type[LongRequest]] = {
     "gate_lock": GateLockRequest,
     "gate_check": GateCheckRequest,
     "export": ExportKernelRequest,
+    "tune": TuneRequest,
 }
 _FOLDER = "forewarp-runs"
 
@@ -74,8 +77,10 @@ def verb_request(given: Mapping[str, Any], requests: Requests, home: Path, budge
     return checked(ProfileRequest, model=str(file), task=given["line"], out=out, deadline=given["deadline_s"], **fields)
 
 
-def finished_verb(job: SpooledJob, result: dict[str, Any], requests: Requests) -> VerbAnswer:
+def finished_verb(job: SpooledJob, result: dict[str, Any], requests: Requests) -> ToolAnswer:
     """Return the answer of a verb that is done; a profile's line becomes a task of the workspace."""
+    if job.task == "tune":
+        return tuned_answer(TuneResult.model_validate(result), job.id, Path(job.request["file"]))
     summary = str(result.pop("summary", ""))
     if written := result.get("task"):
         model = Path(job.request["model"])

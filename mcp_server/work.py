@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from forewarp.core.budget import DEFAULT_MEASUREMENTS, OPEN, Budget, Spend
 from forewarp.core.errors import DeviceError, UsageError
@@ -24,6 +24,7 @@ from forewarp.mcp_server.answers import (
     MeasureAnswer,
     SearchAnswer,
     TaskAnswer,
+    ToolAnswer,
     ValidateAnswer,
     VerbAnswer,
     forecast_answer,
@@ -38,7 +39,6 @@ from forewarp.mcp_server.budget import PUBLIC, ClientBudget
 from forewarp.mcp_server.jobs import Jobs, Say
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.spool import SpooledJob
-from forewarp.mcp_server.tunes import PREFIX, Tunes, Tuning
 from forewarp.mcp_server.verb_jobs import finished_verb, verb_request
 from forewarp.tools import describe, runs
 from forewarp.tools.forecast_kernel import forecast_kernel
@@ -54,6 +54,7 @@ from forewarp.tools.requests import (
     ResumeRequest,
     SearchRequest,
     TaskCall,
+    TuneRequest,
     ValidateRequest,
 )
 from forewarp.tools.session import Executors, check_price, make_model
@@ -79,7 +80,6 @@ class Work:
         self.jobs = Jobs(options)
         self.budget = ClientBudget(options, self.jobs.spool)
         self.requests = Requests(options)
-        self.tunes = Tunes()
         self._executors = Executors(compile_s=FORECAST_COMPILE_S)
         self._forecasts = threading.BoundedSemaphore(2)
         self._starting = threading.Lock()
@@ -90,7 +90,6 @@ class Work:
     def close(self) -> None:
         """End what only this server uses; measurements and runs go on."""
         self._executors.close()
-        self.tunes.close()
         self.jobs.close()
 
     def forecast_kernel(self, session: str, given: Mapping[str, Any], say: Say) -> ForecastAnswer:
@@ -211,13 +210,14 @@ class Work:
             task=job.task,
         )
 
-    def search(self, session: str, given: Mapping[str, Any], say: Say) -> SearchAnswer:
+    def search(self, session: str, given: Mapping[str, Any], say: Say) -> ToolAnswer:
         """Start a run and return its first state; of an autotuned file, its configurations if they come in time."""
         file = Path(self.requests.task(given["task"]))
         if file.suffix == ".py" and is_autotuned(file):
-            tuning = self.tunes.start(session, file, given["deadline_s"] or TUNE_S, given["target"] or "auto")
-            tuning.wait(min(TUNE_WAIT_S, given["deadline_s"] or TUNE_S), say)
-            return tuning.answer()
+            seconds = given["deadline_s"] or TUNE_S
+            tuning = TuneRequest(file=str(file), measure=0, deadline_s=seconds, target=given["target"] or "auto")
+            job = self.jobs.start("verb", session, "tune", tuning, OPEN)
+            return self.verb(job, min(TUNE_WAIT_S, seconds), say)
         if given["target"] is not None:
             raise UsageError(
                 f"{given['task']} is no autotuned file, and a search measures on the device that is here",
@@ -234,7 +234,7 @@ class Work:
             place = place.model_copy(update={"archive": str(runs.archive_path(place)), "pool": pool})
             budget = Amounts.of(replace(caps, wall_s=given["deadline_s"]))
             request = request.model_copy(update={"place": place, "budget": budget})
-            job = self.jobs.start_search(session, given["task"], request, caps)
+            job = self.jobs.start("search", session, given["task"], request, caps)
         say("starting the run")
         return self.run_of(job, given["detail"], START_S, 0.0, say)
 
@@ -248,7 +248,7 @@ class Work:
                 hint="wait for one with search_status, or end one with search_cancel",
             )
 
-    def search_resume(self, session: str, given: Mapping[str, Any], say: Say) -> SearchAnswer | VerbAnswer:
+    def search_resume(self, session: str, given: Mapping[str, Any], say: Say) -> ToolAnswer:
         """Take up a run, or a verb's job, and return its state."""
         run_id = given["run_id"]
         if run_id.startswith("v-"):
@@ -300,11 +300,11 @@ class Work:
             for currency in budget.caps:
                 if currency in PUBLIC and self.budget.left(session, currency) is not None:
                     self.budget.grant(session, currency, budget.left(currency, spent))
-            job = self.jobs.start_search(session, task, request, budget)
+            job = self.jobs.start("search", session, task, request, budget)
         say("starting the run")
         return self.run_of(job, "concise", START_S, 0.0, say)
 
-    def run_verb(self, session: str, given: Mapping[str, Any], say: Say) -> VerbAnswer:
+    def run_verb(self, session: str, given: Mapping[str, Any], say: Say) -> ToolAnswer:
         """Start a verb and return its result, or its handle after `wait_s` seconds."""
         verb, measures = given["verb"], given["verb"] in ("optimize", "apply", "gate_lock", "gate_check")
         with self.budget.deciding():
@@ -315,10 +315,10 @@ class Work:
             caps = self._caps(session, open_caps | {"budget": wanted}, asks=False) if measures else OPEN
             budget = Amounts.of(replace(caps, wall_s=given["deadline_s"]))
             request = verb_request(given, self.requests, self.jobs.home, budget)
-            job = self.jobs.start_verb(session, verb, request, caps)
+            job = self.jobs.start("verb", session, verb, request, caps)
         return self.verb(job, VALIDATE_S if given["wait_s"] is None else given["wait_s"], say)
 
-    def verb(self, job: SpooledJob, wait_s: float, say: Say) -> VerbAnswer:
+    def verb(self, job: SpooledJob, wait_s: float, say: Say) -> ToolAnswer:
         """Return the state of a verb's job, after up to `wait_s` seconds if it goes on."""
         state = self.jobs.await_verb(job, wait_s, say)
         stage = self.jobs.spool.read(job.id, "stage") or "starting"
@@ -332,7 +332,7 @@ class Work:
         poll_s = POLL_S if state == "running" else None
         return VerbAnswer(summary=said, run_id=job.id, status=state, poll_after_s=poll_s, task=job.task)
 
-    def _verb_again(self, session: str, job: SpooledJob, say: Say) -> VerbAnswer:
+    def _verb_again(self, session: str, job: SpooledJob, say: Say) -> ToolAnswer:
         with self.budget.deciding():
             self._check_room()
             state = self.jobs.spool.state(job.id)
@@ -382,16 +382,10 @@ class Work:
         folder = self.jobs.home / "forewarp-runs" / run_id
         return search_answer(found.result, detail, lost=found.lost, folder=str(folder), others=len(others))
 
-    def search_status(
-        self, session: str, given: Mapping[str, Any], say: Say
-    ) -> SearchAnswer | MeasureAnswer | VerbAnswer:
+    def search_status(self, session: str, given: Mapping[str, Any], say: Say) -> ToolAnswer:
         """Return the state behind a handle."""
         del session
         run_id, detail, wait_s = given["run_id"], given["detail"], given["wait_s"]
-        if run_id.startswith(PREFIX):
-            tuning = self.tunes.find(run_id)
-            tuning.wait(wait_s, say)
-            return tuning.answer()
         if run_id.startswith("m-"):
             return self.measurement(self.jobs.spool.job(run_id), detail, wait_s, say)
         if run_id.startswith("v-"):
@@ -400,29 +394,20 @@ class Work:
             return self.run_of(self.jobs.spool.job(run_id), detail, wait_s, wait_s, say)
         return self.run(run_id, detail, wait_s, say)
 
-    def cancel(self, session: str, run_id: str, *, alone: bool) -> SearchAnswer | MeasureAnswer | VerbAnswer:
+    def cancel(self, session: str, run_id: str, *, alone: bool) -> ToolAnswer:
         """End the work behind a handle; raises `UsageError` for a part of one, and for another session's.
 
         `alone` says that there is one session, which may end all work of this archive.
         """
-        if run_id.startswith(PREFIX):
-            tuning = self.tunes.find(run_id)
-            self._check_owner(tuning, session, run_id, alone=alone)
-            ended = self.tunes.cancel(tuning)
-            return _noted(tuning.answer(), over=not ended)
-        if run_id.startswith("m-"):
+        if run_id.startswith(("m-", "v-", "s-")):
             job = self.jobs.spool.job(run_id)
             self._check_owner(job, session, run_id, alone=alone)
-            ended = self.jobs.cancel_measurement(job)
-            return _noted(self.measurement(job, "concise", 0.0, _silent), over=not ended)
-        if run_id.startswith("v-"):
-            job = self.jobs.spool.job(run_id)
-            self._check_owner(job, session, run_id, alone=alone)
-            ended = self.jobs.spool.cancel(run_id)
-            return _noted(self.verb(job, 0.0, _silent), over=not ended)
-        if run_id.startswith("s-"):
-            job = self.jobs.spool.job(run_id)
-            self._check_owner(job, session, run_id, alone=alone)
+            if job.kind == "measure":
+                ended = self.jobs.cancel_measurement(job)
+                return _noted(self.measurement(job, "concise", 0.0, _silent), over=not ended)
+            if job.kind == "verb":
+                ended = self.jobs.spool.cancel(run_id)
+                return _noted(self.verb(job, 0.0, _silent), over=not ended)
             known = self.jobs.await_id(job, 0.0)
             ended = known is None and self.jobs.spool.cancel(run_id)
             known = self.jobs.spool.run(run_id)  # it may have begun meanwhile
@@ -442,7 +427,7 @@ class Work:
             runs.cancel(self.options.place, seen.run_id)
         return _noted(self.run(seen.run_id, "concise", 0.0, _silent, written=False), over=over)
 
-    def _check_owner(self, job: SpooledJob | Tuning | None, session: str, run_id: str, *, alone: bool) -> None:
+    def _check_owner(self, job: SpooledJob | None, session: str, run_id: str, *, alone: bool) -> None:
         """Raise `UsageError` for work that a session may not end."""
         if not alone and (job is None or job.session != session):
             raise UsageError(
@@ -541,10 +526,7 @@ def _opening(seed: str) -> str:
     return f"{plan}{mark}… {len(body)} characters of code left out; the whole is a resource, see links …"
 
 
-AnyAnswer = TypeVar("AnyAnswer", SearchAnswer, MeasureAnswer, VerbAnswer)
-
-
-def _noted(answer: AnyAnswer, *, over: bool) -> AnyAnswer:
+def _noted(answer: ToolAnswer, *, over: bool) -> ToolAnswer:
     """Note in the summary that the work had ended before it could be cancelled."""
     return answer.model_copy(update={"summary": f"It was over before. {answer.summary}"}) if over else answer
 

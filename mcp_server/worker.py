@@ -132,7 +132,7 @@ def search(home: Path, job_id: str) -> int:
 def verb(home: Path, job: SpooledJob) -> int:
     """Do the verb of one job and write its result; return 1 where it ended with an error."""
     from forewarp.mcp_server.verb_jobs import REQUESTS
-    from forewarp.tools.long_verbs import digest, run_verb, spent_by
+    from forewarp.tools.long_verbs import run_verb, spent_by, told
 
     spool = Spool(home)
     try:
@@ -140,7 +140,8 @@ def verb(home: Path, job: SpooledJob) -> int:
         folder = home / "forewarp-runs" / f"w-{job.id[2:]}"
         result = run_verb(request, folder=folder, stage=lambda said: spool.write(job.id, "stage", said))
         spent = {name: amount for name, amount in spent_by(result).model_dump().items() if amount is not None}
-        answer: dict[str, Any] = {"result": digest(result), "spent": spent}
+        whole = job.task == "tune"  # whose answer is made of all of it
+        answer: dict[str, Any] = {"result": result.model_dump(mode="json") if whole else told(result), "spent": spent}
     except ForewarpError as e:
         answer = {"error": error_of(e)}
     except Exception as e:

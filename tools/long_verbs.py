@@ -1,20 +1,19 @@
-"""Verbs on whole models, locks and winners by their requests, for faces that run them as jobs."""
+"""Verbs on whole models, locks, winners and tuned files by their requests, for faces that run them as jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
-
-from pydantic import BaseModel
+from typing import Any
 
 from forewarp.tools.apply_model import apply_model
+from forewarp.tools.digest import digest
 from forewarp.tools.export import export_kernel
 from forewarp.tools.gate_check import check_gate
 from forewarp.tools.gate_lock import LockResult, lock_kernels
 from forewarp.tools.optimize_model import OptimizeModelResult, is_model_search, open_model_search, resume_model_search
-from forewarp.tools.parts import Amounts, Interval, Part
-from forewarp.tools.profile_model import Share, profile_model
+from forewarp.tools.parts import Amounts, Part
+from forewarp.tools.profile_model import profile_model
 from forewarp.tools.requests import (
     ApplyRequest,
     ExportKernelRequest,
@@ -22,16 +21,22 @@ from forewarp.tools.requests import (
     GateLockRequest,
     OptimizeModelRequest,
     ProfileRequest,
+    TuneRequest,
 )
 from forewarp.tools.session import Executors
 from forewarp.tools.signals import StopFlag, Stoppable
+from forewarp.tools.tune import TuneJob
 
 LongRequest = (
-    ProfileRequest | OptimizeModelRequest | ApplyRequest | GateLockRequest | GateCheckRequest | ExportKernelRequest
+    ProfileRequest
+    | OptimizeModelRequest
+    | ApplyRequest
+    | GateLockRequest
+    | GateCheckRequest
+    | ExportKernelRequest
+    | TuneRequest
 )
 MOST_ITEMS = 12
-_UNREAD = ("schema_version", "subgraph", "evidence")
-"""Fields of results that a reader with little room does without."""
 
 
 def run_verb(
@@ -59,6 +64,9 @@ def run_verb(
         case GateCheckRequest():
             began(stop := StopFlag())
             return check_gate(request, stage=stage, stopped=stop.asked.is_set)
+        case TuneRequest():
+            began(job := TuneJob(request, stage=stage))
+            return job.run()
         case OptimizeModelRequest():
             again = folder is not None and is_model_search(str(folder))
             with (
@@ -78,26 +86,9 @@ def spent_by(result: Part) -> Amounts:
     return Amounts(measurements=getattr(result, "measurements", 0), device_s=getattr(result, "device_s", 0.0))
 
 
-def digest(result: Part) -> dict[str, Any]:
-    """Return a result in short: intervals as text, numbers of four digits, the first items of lists, nothing empty."""
-    short = cast("dict[str, Any]", _short(result))
+def told(result: Part) -> dict[str, Any]:
+    """Return a verb's result in short."""
+    short = digest(result, MOST_ITEMS)
     if isinstance(result, LockResult):
         short.pop("kernels", None)  # the file has them
     return short
-
-
-def _short(value: Any) -> Any:
-    match value:
-        case Interval() | Share():
-            return str(value)
-        case BaseModel():
-            return _short({name: getattr(value, name) for name in type(value).model_fields if name not in _UNREAD})
-        case dict():
-            short = {str(k): _short(v) for k, v in cast("dict[Any, Any]", value).items()}
-            return {k: v for k, v in short.items() if v is not None and v not in ("", [], {})}
-        case list():
-            return [_short(v) for v in cast("list[Any]", value)[:MOST_ITEMS]]
-        case float():
-            return float(f"{value:.4g}")
-        case _:
-            return value

@@ -233,7 +233,7 @@ async def test_search_of_an_autotuned_file_gives_its_configurations(served: Serv
         found = await ended(client, found)
         assert "no autotuned file" in await refused(client, "search", task="toy.py", target="a100")
     assert "A100" in found["device"]
-    assert (found["status"], found["run_id"][:2], found.get("poll_after_s")) == ("finished", "t-", None)
+    assert (found["status"], found["run_id"][:2], found.get("poll_after_s")) == ("finished", "v-", None)
     assert [t["kernel"] for t in found["tuned"]] == ["scale"]
     assert "+@triton.autotune(configs=[triton.Config(" in found["patch"]
     assert "forewarp tune" in found["summary"]
@@ -243,12 +243,12 @@ async def test_the_tuning_of_a_file_can_be_cancelled(served: Served) -> None:
     (served.workspace / "endless.py").write_text(autotuned_file.ENDLESS)
     async with served.in_memory() as client:
         begun = await call(client, "search", task="endless.py", deadline_s=1)
-        assert (begun["status"], begun["run_id"][:2]) == ("running", "t-")
+        assert (begun["status"], begun["run_id"][:2]) == ("running", "v-")
         cancelled = await call(client, "search_cancel", run_id=begun["run_id"])
         assert cancelled["status"] == "cancelled"
         again = await call(client, "search_cancel", run_id=begun["run_id"])
         assert again["summary"].startswith("It was over before.")
-        assert "tunes no file" in await refused(client, "search_status", run_id="t-00000000")
+        assert "there is no job" in await refused(client, "search_status", run_id="v-00000000")
 
 
 async def test_progress_counts_the_measurements_that_the_answer_tells(served: Served) -> None:

@@ -20,11 +20,11 @@ def test_a_pool_goes_along_for_replay_only(
 
     asked: list[Any] = []
 
-    def start(jobs: Jobs, session: str, task: str, request: Any, reserved: Any) -> None:
+    def start(jobs: Jobs, kind: str, session: str, task: str, request: Any, reserved: Any) -> None:
         asked.append(request)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Jobs, "start_search", start)
+    monkeypatch.setattr(Jobs, "start", start)
     place = Place(device=device, pool="some.parquet", archive=str(tmp_path / "archive.db"))
     work = Work(ServerOptions(place=place, workspace=tmp_path))
     names = ("budget", "max_gpu_seconds", "max_usd", "max_tokens", "deadline_s", "model", "device", "target")
