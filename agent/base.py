@@ -183,6 +183,12 @@ class BaseConversation:
             self.change("budget", approval="budget")
         return given
 
+    async def allow(self, question: events.ApprovalAsked, refused: str, hint: str) -> None:
+        """Ask the user for approval; raises `UsageError` for a no, which says what was `refused`."""
+        given = await self.ask(question)
+        if given.reply == "no":
+            raise UsageError(f"{refused}: the user said no{given.why and f': {given.why}'}", hint=hint)
+
     def change(self, shown: str, **values: Any) -> None:
         """Replace settings, and emit `SettingChanged` with the first one's name and `shown` as its value."""
         self.settings = replace(self.settings, **values)

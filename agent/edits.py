@@ -94,12 +94,8 @@ class FileEdits:
         name = shown(self._conversation.settings.folder, target)
         what = "write" if before is None else "edit" if tool == "edit_file" else "overwrite"
         question = ApprovalAsked(call, tool, f"{what} {name}", reason, difference(before or "", text, name))
-        given = await self._conversation.ask(question)
-        if given.reply == "no":
-            raise UsageError(
-                f"{path} was not written: the user said no{given.why and f': {given.why}'}",
-                hint="go on without it, or say in the answer what the user is to write there",
-            )
+        hint = "go on without it, or say in the answer what the user is to write there"
+        await self._conversation.allow(question, f"{path} was not written", hint)
 
 
 def difference(before: str, after: str, name: str) -> str:

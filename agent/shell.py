@@ -102,12 +102,9 @@ class ConfinedShell:
             "It can read and change every file of this folder, hidden ones too, and nothing outside of it: "
             f"{', '.join(self._in_force)}."
         )
-        given = await self._conversation.ask(ApprovalAsked(call, "run_command", f"run: {line}", reason))
-        if given.reply == "no":
-            raise UsageError(
-                f"nothing was run: the user said no{given.why and f': {given.why}'}",
-                hint="go on without it, or say in the answer what the user is to run",
-            )
+        question = ApprovalAsked(call, "run_command", f"run: {line}", reason)
+        hint = "go on without it, or say in the answer what the user is to run"
+        await self._conversation.allow(question, "nothing was run", hint)
         result, _ = await self._confined(line, min(limit_s, LONGEST_S))
         return result
 

@@ -15,7 +15,6 @@ from forewarp.agent.events import ApprovalAsked
 from forewarp.agent.files import shown
 from forewarp.agent.kernel_tools import KernelTools
 from forewarp.core.budget import DEFAULT_MEASUREMENTS
-from forewarp.core.errors import UsageError
 from forewarp.tools.parts import Amounts, Kernel
 from forewarp.tools.requests import (
     LOCK_NAME,
@@ -144,15 +143,10 @@ class WholeTools:
         about = {"lock": str(file), "budget": budget, "device": place.device, "archive": place.archive}
         request = checked(GateCheckRequest, python=pythons, **about)
         if pythons and caller.by == "agent":
-            question = f"start {' and '.join(pythons)}"
-            given = await self._conversation.ask(
-                ApprovalAsked(caller.id, "gate_check", question, "It runs unconfined.")
-            )
-            if given.reply == "no":
-                raise UsageError(
-                    f"nothing was started: the user said no{given.why and f': {given.why}'}",
-                    hint="leave python out, to check against the lock",
-                )
+            what = f"start {' and '.join(pythons)}"
+            question = ApprovalAsked(caller.id, "gate_check", what, "It runs unconfined.")
+            hint = "leave python out, to check against the lock"
+            await self._conversation.allow(question, "nothing was started", hint)
         return await self._tools.run_verb(caller, request, spends=budget)
 
     async def export_winner(self, caller: Caller, run: str, form: ExportFormat = "package") -> dict[str, Any]:

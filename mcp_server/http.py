@@ -65,18 +65,14 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401, or pass the request on."""
+        from starlette.responses import PlainTextResponse
+
         if scope["type"] == "http":
             headers: dict[bytes, bytes] = dict(scope["headers"])
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
-                await send(
-                    {
-                        "type": "http.response.start",
-                        "status": 401,
-                        "headers": [(b"www-authenticate", b"Bearer"), (b"content-type", b"text/plain")],
-                    }
-                )
-                await send({"type": "http.response.body", "body": b"a bearer token is needed\n"})
+                said = PlainTextResponse("a bearer token is needed\n", 401, {"www-authenticate": "Bearer"})
+                await said(scope, receive, send)
                 return
         await self._inner(scope, receive, send)
 

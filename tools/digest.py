@@ -39,6 +39,6 @@ def digest(value: Any, most: int | None = None) -> Any:
             return value
 
 
-def picked(source: object, names: str, **more: Any) -> dict[str, Any]:
+def picked(source: object, names: str, /, **more: Any) -> dict[str, Any]:
     """Return attributes of an object by their names, and `more`, in short."""
     return digest({name: getattr(source, name) for name in names.split()} | more)

@@ -14,28 +14,19 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
-from textual import events, on, work
+from textual import on, work
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
+from textual.events import Resize
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Static
 
 import forewarp
+from forewarp.agent import events
 from forewarp.agent.base import BaseConversation
 from forewarp.agent.candidates import ListedCandidate
-from forewarp.agent.events import (
-    Answered,
-    ApprovalAsked,
-    ApprovalGiven,
-    ConversationEvent,
-    Failed,
-    Interrupted,
-    SettingChanged,
-    Spent,
-    UserSaid,
-)
 from forewarp.agent.files import files_to_begin_with
 from forewarp.agent.replay import LONGEST_S, Replay, turns
 from forewarp.agent.settings import Settings
@@ -95,7 +86,10 @@ class TurnQueue:
     """Sends the user's messages to a conversation, in order; knows nothing of the screen."""
 
     def __init__(
-        self, conversation: BaseConversation, take: Callable[[ConversationEvent], None], clock: Callable[[], float]
+        self,
+        conversation: BaseConversation,
+        take: Callable[[events.ConversationEvent], None],
+        clock: Callable[[], float],
     ) -> None:
         self.queued: list[str] = []
         self.steering: list[str] = []
@@ -139,16 +133,18 @@ class TurnQueue:
 
     async def _turn(self, text: str) -> bool:
         self.began = self._clock()
-        last: ConversationEvent | None = None
+        last: events.ConversationEvent | None = None
         try:
             async for last in self._conversation.say(text):
-                if isinstance(last, UserSaid) and last.steering and last.text in self.steering:
+                if isinstance(last, events.UserSaid) and last.steering and last.text in self.steering:
                     self.steering.remove(last.text)
                 self._take(last)
                 # Events that come at once leave room for keys and drawing between them.
                 await asyncio.sleep(0)
         except Exception as e:
-            last = Failed("internal", f"{type(e).__name__}: {e}", hint="this is a defect of forewarp; the chat goes on")
+            last = events.Failed(
+                "internal", f"{type(e).__name__}: {e}", hint="this is a defect of forewarp; the chat goes on"
+            )
             self._take(last)
         # Steering messages that came too late for the model are sent as the next turn.
         self.queued[:0] = self.steering
@@ -194,7 +190,7 @@ class ForewarpApp(App[int]):
         self,
         conversation: BaseConversation,
         *,
-        earlier: Sequence[ConversationEvent] = (),
+        earlier: Sequence[events.ConversationEvent] = (),
         first: str = "",
         theme: str | None = None,
         history: History | None = None,
@@ -259,7 +255,7 @@ class ForewarpApp(App[int]):
             self._status.label = "resumed"
             self.chat.open(self._earlier)
             if (past := turns(self._earlier)) and not any(
-                isinstance(e, Answered | Interrupted | Failed) for e in past[-1]
+                isinstance(e, events.Answered | events.Interrupted | events.Failed) for e in past[-1]
             ):
                 self.chat.note(CUT_OFF)
         else:
@@ -275,21 +271,21 @@ class ForewarpApp(App[int]):
 
     # Events of the conversation
 
-    def _take(self, event: ConversationEvent) -> None:
+    def _take(self, event: events.ConversationEvent) -> None:
         """Show an event."""
         self.chat.take(event, self.conversation.candidates)
         match event:
             case CandidateForecast() | CandidateMeasured():
                 self._take_candidate(event)
-            case ApprovalAsked():
+            case events.ApprovalAsked():
                 self._approvals.ask(event)
                 after(self, Approvals.GRACE_S, self._offer_keys)
                 if self.turns.took > LONG_TURN_S:
                     self._announce(f"{event.tool} waits for your approval")
-            case ApprovalGiven():
+            case events.ApprovalGiven():
                 self._approvals.settle(event.call)
                 self._status.message = ""
-            case Spent() | SettingChanged() | UserSaid():
+            case events.Spent() | events.SettingChanged() | events.UserSaid():
                 self._refresh_status()
             case _:
                 pass
@@ -443,7 +439,7 @@ class ForewarpApp(App[int]):
         """Show the next pane."""
         self.action_view(VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)])
 
-    def on_resize(self, event: events.Resize) -> None:
+    def on_resize(self, event: Resize) -> None:
         """Choose between one pane and two."""
         self.call_after_refresh(self._arrange)
 
@@ -576,7 +572,7 @@ def run(
     mouse: bool = True,
     theme: str | None = None,
     first: str = "",
-    earlier: Sequence[ConversationEvent] = (),
+    earlier: Sequence[events.ConversationEvent] = (),
 ) -> int:
     """Open the terminal agent and return its exit code once the user leaves.
 

@@ -12,24 +12,8 @@ from typing import Any, ClassVar, Literal
 
 from textual.content import Content
 
+from forewarp.agent import events
 from forewarp.agent.candidates import Candidates, ListedCandidate
-from forewarp.agent.events import (
-    Answered,
-    ApprovalAsked,
-    ApprovalGiven,
-    Compacted,
-    ConversationEvent,
-    Failed,
-    Interrupted,
-    Noted,
-    Progressed,
-    Retrying,
-    TextDelta,
-    ThoughtDelta,
-    ToolCalled,
-    ToolReturned,
-    UserSaid,
-)
 from forewarp.agent.tui import wording
 from forewarp.agent.tui.printable import TextPart, assemble, styled
 from forewarp.tools.parts import shown, trim
@@ -134,7 +118,7 @@ class RetryItem(Item):
     """An answer that was lost or is none, and that the model is asked again."""
 
     classes: ClassVar[str] = "retry"
-    retrying: Retrying
+    retrying: events.Retrying
 
     def draw(self, width: int, now: float) -> Content:
         """Return what happened, and what is waited for."""
@@ -249,7 +233,7 @@ class CostItem(Item):
     """Time, tokens and price of a turn."""
 
     classes: ClassVar[str] = "cost"
-    answered: Answered
+    answered: events.Answered
 
     def draw(self, width: int, now: float) -> Content:
         """Return time, tokens and price in one line."""
@@ -284,38 +268,38 @@ class Items:
         self.all.append(item)
         return [*ended, item]
 
-    def apply(self, event: ConversationEvent, candidates: Candidates) -> list[Item]:
+    def apply(self, event: events.ConversationEvent, candidates: Candidates) -> list[Item]:
         """Update the items from an event that `candidates` knows already; return those that are new or changed."""
         match event:
-            case UserSaid():
+            case events.UserSaid():
                 return self.add(UserItem(event.text, event.steering))
-            case TextDelta():
+            case events.TextDelta():
                 return self._write(event.text)
-            case ThoughtDelta():
+            case events.ThoughtDelta():
                 return self._think(event.text)
-            case Retrying():
+            case events.Retrying():
                 return self.add(RetryItem(event))
-            case ToolCalled():
+            case events.ToolCalled():
                 call = self.running[event.call] = CallItem(event.tool, event.arguments, self.clock())
                 return self.add(call)
-            case Progressed() | ApprovalAsked() | ApprovalGiven() | ToolReturned():
+            case events.Progressed() | events.ApprovalAsked() | events.ApprovalGiven() | events.ToolReturned():
                 return self._in_call(event)
             case CandidateMeasured():
                 row = candidates.of(event)
                 return self._measured(copy(row)) if row is not None else []
-            case Noted():
+            case events.Noted():
                 return self.add(MarkdownItem(event.text, "note", done=True))
-            case Compacted():
+            case events.Compacted():
                 return self.add(MarkdownItem(event.text, "compacted", done=True))
-            case Failed():
+            case events.Failed():
                 last = self.all[-1] if self.all else None
                 if isinstance(last, CallItem) and last.result.get("error") == event.message:
                     last.result = {**last.result, "hint": event.hint}
                     return [last, *self._end(None)]
                 return self._end(FailedItem(event.message, event.hint))
-            case Interrupted():
+            case events.Interrupted():
                 return self._end(InterruptedItem(event.during))
-            case Answered():
+            case events.Answered():
                 return self._end(CostItem(event) if event.input_tokens or event.output_tokens else None)
             case _:
                 return []
@@ -351,20 +335,22 @@ class Items:
             return [last]
         return []
 
-    def _in_call(self, event: Progressed | ApprovalAsked | ApprovalGiven | ToolReturned) -> list[Item]:
+    def _in_call(
+        self, event: events.Progressed | events.ApprovalAsked | events.ApprovalGiven | events.ToolReturned
+    ) -> list[Item]:
         call = self.running.get(event.call)
         if call is None:
             return []
         match event:
-            case Progressed():
+            case events.Progressed():
                 call.progress = event.text
-            case ApprovalAsked():
+            case events.ApprovalAsked():
                 call.state, call.asked = "waiting", self.clock()
-            case ApprovalGiven():
+            case events.ApprovalGiven():
                 call.began += self.clock() - call.asked if call.asked is not None else 0.0
                 call.state, call.asked = "running", None
                 call.approval = f"{event.reply}: {event.why}" if event.why else event.reply
-            case ToolReturned():
+            case events.ToolReturned():
                 call.state = "failed" if "error" in event.result else "done"
                 call.summary, call.result, call.seconds = event.summary, event.result, event.seconds
                 del self.running[event.call]
