@@ -74,8 +74,7 @@ class KernelTools:
             task=self._task(task),
             place=place.model_copy(update={"device": "auto", "pool": None}) if target else place,
             target=target or None,
-            kernel=kernels[0] if len(kernels) == 1 else None,
-            kernels=kernels if len(kernels) > 1 else [],
+            kernels=kernels,
         )
         self._conversation.emit(Progressed(caller.id, "forecasting"))
         result = await self._in_thread(lambda executors: forecast_kernel(request, executors=executors))

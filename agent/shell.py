@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from forewarp.agent.base import BaseConversation
 from forewarp.agent.events import ApprovalAsked
@@ -40,14 +41,19 @@ async def run(
     pass_fds: Sequence[int] = (),
 ) -> ShellResult:
     """Run a line, or a program with its arguments; cancelling kills all that it started."""
-    starting = asyncio.ensure_future(_started(command, folder, env, pass_fds))
+    pipe, nothing, output = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL, asyncio.subprocess.STDOUT
+    argv = ["/bin/sh", "-c", command] if isinstance(command, str) else command
+    how: dict[str, Any] = {"cwd": folder, "env": env, "pass_fds": pass_fds, "start_new_session": True}
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(*argv, stdin=nothing, stdout=pipe, stderr=output, **how)
+    )
     kept, ended = bytearray(), ""
     try:
-        output = (await asyncio.shield(starting)).stdout
-        assert output is not None
+        printed = (await asyncio.shield(starting)).stdout
+        assert printed is not None
         try:
             async with asyncio.timeout(limit_s):
-                while piece := await output.read(1 << 16):
+                while piece := await printed.read(1 << 16):
                     kept += piece
                     if len(kept) > MOST_OUTPUT:
                         ended = f"it printed more than {MOST_OUTPUT:,} bytes"
@@ -68,23 +74,6 @@ async def run(
                     pass
                 await process.wait()
     return ShellResult(kept[:MOST_OUTPUT].decode(errors="replace"), process.returncode or 0, ended)
-
-
-async def _started(
-    command: str | Sequence[str], folder: Path, env: Mapping[str, str] | None, pass_fds: Sequence[int]
-) -> asyncio.subprocess.Process:
-    pipe, nothing, output = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL, asyncio.subprocess.STDOUT
-    argv = ["/bin/sh", "-c", command] if isinstance(command, str) else command
-    return await asyncio.create_subprocess_exec(
-        *argv,
-        cwd=folder,
-        env=env,
-        pass_fds=pass_fds,
-        stdin=nothing,
-        stdout=pipe,
-        stderr=output,
-        start_new_session=True,
-    )
 
 
 class ConfinedShell:

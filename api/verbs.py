@@ -48,15 +48,13 @@ def forecast(
     """
     from forewarp.tools.forecast_kernel import forecast_kernel
 
-    chosen = [kernel_of(k, tunables) for k in kernels]
     request = request_of(
         forecast,
         ForecastRequest,
         device,
         where,
         task=task,
-        kernel=chosen[0] if len(chosen) == 1 else None,
-        kernels=chosen if len(chosen) > 1 else [],
+        kernels=[kernel_of(k, tunables) for k in kernels],
         against=against,
         target=target,
         forecaster=forecaster if isinstance(forecaster, str) else None,

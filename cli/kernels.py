@@ -139,13 +139,11 @@ def _task_of(kernels: Sequence[Kernel]) -> str | None:
     )
 
 
-@takes(ForecastRequest, "task kernels", without="kernel", kernels=RANKED)
+@takes(ForecastRequest, "task kernels", kernels=RANKED)
 def forecast(request: ForecastRequest, *, output: Output = PLAIN) -> int:
     """Forecast kernels' speed-ups, rank them, and say whether to measure them. Runs no kernel."""
     from forewarp.tools.forecast_kernel import forecast_kernel
 
-    if len(request.kernels) == 1:
-        request = request.model_copy(update={"kernel": request.kernels[0], "kernels": []})
     with output.waiting("compiling and forecasting"):
         result = forecast_kernel(request)
     output.tell(result, "forecast", _forecast)

@@ -17,6 +17,8 @@ from forewarp.tools.requests import ApplyRequest, OptimizeModelRequest, ProfileR
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rich.console import Console
+
     from forewarp.tools.optimize_model import ModelSearch
 
 
@@ -82,7 +84,7 @@ def _drive(
     output: Output,
 ) -> int:
     """Do the work of a model's search, write its files, and print it; whatever ends it, what it came to is shown."""
-    from forewarp.cli.running import STDOUT, streamed
+    from forewarp.cli.running import STDOUT, ended, streamed
     from forewarp.report.artifacts import leave_model
     from forewarp.report.model_tables import render_optimize
     from forewarp.tools.signals import stopping
@@ -96,12 +98,9 @@ def _drive(
         except (Exception, KeyboardInterrupt) as e:
             error = e
         document = leave_model(search, command, error)
-    if output.verbose and error is not None:
-        printing.trace(error)
-    output.show(document, lambda console: render_optimize(document, console, full=output.verbose))
-    if document.error is not None and not output.json:
-        exits.tell(document.error.message, document.error.hint)
-    if error is not None and not isinstance(error, KeyboardInterrupt):
-        return exits.of_error(error)
     kept = document.applied is not None and any(k.kept for k in document.applied.kernels)
-    return exits.INTERRUPTED if document.status == "interrupted" else exits.OK if kept else exits.NO_KERNEL
+
+    def render(console: Console) -> None:
+        render_optimize(document, console, full=output.verbose)
+
+    return ended(document, error, output, render, kept=kept)

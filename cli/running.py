@@ -14,14 +14,15 @@ from forewarp.cli import exits, printing
 from forewarp.cli.options import Output
 from forewarp.core.errors import UsageError
 from forewarp.report import artifacts, display
-from forewarp.report.documents import SearchDocument
+from forewarp.report.documents import OptimizeModelDocument, SearchDocument
 from forewarp.report.progress import shown_live
 from forewarp.report.tally import so_far
 from forewarp.tools.signals import stopping
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from forewarp.archive.store import Archive
-    from forewarp.report.documents import Failure
     from forewarp.tools.run_report import RunRecord
     from forewarp.tools.search import SearchJob
 
@@ -38,15 +39,8 @@ def drive(job: SearchJob, command: str, out: Path | None, output: Output, events
         # Two kinds of output would not go together: the result is the stream's last line.
         output = replace(output, json=True)
     error = _work(job, output, events)
-    if output.verbose and error is not None:
-        printing.trace(error)
     document, record = artifacts.leave(job, command, error, out)
-    show(document, output, record)
-    if error is not None and not isinstance(error, KeyboardInterrupt):
-        return exits.of_error(error)
-    if document.status == "interrupted":
-        return exits.INTERRUPTED
-    return exits.OK if document.best is not None else exits.NO_KERNEL
+    return ended(document, error, output, rendering(document, output, record), kept=document.best is not None)
 
 
 def _work(job: SearchJob, output: Output, events: str | None) -> BaseException | None:
@@ -69,18 +63,30 @@ def _work(job: SearchJob, output: Output, events: str | None) -> BaseException |
     return None
 
 
-def show(document: SearchDocument, output: Output, record: RunRecord) -> None:
-    """Print a run: the document with --json, tables and plots without."""
+def rendering(document: SearchDocument, output: Output, record: RunRecord) -> Callable[[Console], None]:
+    """Return what prints a run as tables and plots."""
     from forewarp.report.run_tables import render
 
-    output.show(document, lambda console: render(document, console, record if output.verbose else None))
-    _complain(document.error, output)
+    return lambda console: render(document, console, record if output.verbose else None)
 
 
-def _complain(error: Failure | None, output: Output) -> None:
-    """Say on stderr what ended a run before its time, if anything did and the document does not say it."""
-    if error is not None and not output.json:
-        exits.tell(error.message, error.hint)
+def ended(
+    document: SearchDocument | OptimizeModelDocument,
+    error: BaseException | None,
+    output: Output,
+    render: Callable[[Console], None],
+    *,
+    kept: bool,
+) -> int:
+    """Print what a search came to, and on stderr what ended it before its time; return the exit code."""
+    if output.verbose and error is not None:
+        printing.trace(error)
+    output.show(document, render)
+    if document.error is not None and not output.json:
+        exits.tell(document.error.message, document.error.hint)
+    if error is not None and not isinstance(error, KeyboardInterrupt):
+        return exits.of_error(error)
+    return exits.INTERRUPTED if document.status == "interrupted" else exits.OK if kept else exits.NO_KERNEL
 
 
 def check(target: str | None) -> None:

@@ -144,7 +144,7 @@ def show(
         document = SearchDocument(command="show", **dict(told))
         record = RunRecord.read(opened, run)
         document = artifacts.write(document, out, opened, record) if out is not None else document
-    running.show(document, output, record)
+    output.show(document, running.rendering(document, output, record))
     return exits.OK
 
 

@@ -40,8 +40,10 @@ LATEST = 200
 """Number of latest measurements that are searched for unfinished ones."""
 
 
-def error_of(error: ForewarpError) -> dict[str, Any]:
+def error_of(error: Exception) -> dict[str, Any]:
     """Return an error as a job's `result.json` keeps it."""
+    if not isinstance(error, ForewarpError):
+        error = ForewarpError(f"internal error of forewarp, not of the kernel: {type(error).__name__}: {error}")
     return {"code": error.code, "message": error.message, "hint": error.hint, "retryable": error.retryable}
 
 

@@ -96,13 +96,12 @@ class Work:
         """Forecast one kernel or several."""
         del say
         paths: list[str] = given["paths"] or []
-        kernel = None if paths else self.requests.kernel(given)
         if paths and (given["source"] is not None or given["path"] is not None):
             raise UsageError(
                 "source or path together with paths", hint="pass either one kernel, by source or path, or paths"
             )
-        kernels = [self.requests.file(p, "paths") for p in paths]
-        request = self.requests.make(ForecastRequest, given, kernel=kernel, kernels=kernels)
+        kernels = [self.requests.file(p, "paths") for p in paths] or [self.requests.kernel(given)]
+        request = self.requests.make(ForecastRequest, given, kernels=kernels)
         if request.target is not None:
             place = request.place.model_copy(update={"device": given["device"] or "auto", "pool": None})
             request = request.model_copy(update={"place": place})

@@ -76,11 +76,8 @@ def _measure(spool: Spool, job: SpooledJob, executors: Executors) -> None:
             request, stage=stage, executors=executors, whole=lambda log: spool.write(job.id, "log.txt", log)
         )
         answer = {"result": result.model_dump(mode="json")}
-    except ForewarpError as e:
-        answer = {"error": error_of(e)}
     except Exception as e:
-        said = f"internal error of forewarp, not of the kernel: {type(e).__name__}: {e}"
-        answer = {"error": {"code": "internal", "message": said, "hint": "", "retryable": False}}
+        answer = {"error": error_of(e)}
     finally:
         for timer in stop:
             timer.cancel()
@@ -142,11 +139,8 @@ def verb(home: Path, job: SpooledJob) -> int:
         spent = {name: amount for name, amount in spent_by(result).model_dump().items() if amount is not None}
         whole = job.task == "tune"  # whose answer is made of all of it
         answer: dict[str, Any] = {"result": result.model_dump(mode="json") if whole else told(result), "spent": spent}
-    except ForewarpError as e:
-        answer = {"error": error_of(e)}
     except Exception as e:
-        said = f"internal error of forewarp: {type(e).__name__}: {e}"
-        answer = {"error": {"code": "internal", "message": said, "hint": "", "retryable": False}}
+        answer = {"error": error_of(e)}
     spool.write(job.id, "result.json", json.dumps(answer))
     return int("error" in answer)
 

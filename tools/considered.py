@@ -46,10 +46,7 @@ def consider(
     Raises what `measure_kernel` raises.
     """
     stage("forecasting")
-    found = forecast_kernel(
-        ForecastRequest.of(request),
-        executors=executors,
-    )
+    found = forecast_kernel(ForecastRequest.of(request, kernels=[request.kernel]), executors=executors)
     forecast(found)
     if found.forecast is None:
         return Considered(summary=f"Not measured: {found.summary}", decision="failed", forecast=found)

@@ -186,16 +186,13 @@ def forecast_kernel(
     `UsageError` for a request that makes no sense, and `CandidateError` where no kernel can be read or the one to
     forecast against cannot be used.
     """
-    if (request.kernel is None) == (not request.kernels):
-        raise UsageError("give either a kernel or several kernels", hint="pass exactly one of kernel and kernels")
     if request.target is not None and (request.place.device != "auto" or request.place.pool):
         raise UsageError(
             f"a forecast for {request.target} is made for that device, so that --device and --pool would do nothing",
             hint="leave them out, or leave --target out to forecast for the device",
         )
-    alone = request.kernel is not None
-    given = [request.kernel] if request.kernel else request.kernels
-    kernels = [_Kernel(position, kernel.path or "") for position, kernel in enumerate(given, 1)]
+    alone = len(request.kernels) == 1
+    kernels = [_Kernel(position, kernel.path or "") for position, kernel in enumerate(request.kernels, 1)]
 
     def each(do: Callable[[_Kernel], None]) -> None:
         """Do something to every kernel that has no problem yet; an error becomes one, except of a kernel alone."""
@@ -212,7 +209,9 @@ def forecast_kernel(
             raise CandidateError("none of the kernels can be forecast", hint=why)
 
     def read(kernel: _Kernel) -> None:
-        kernel.candidate = planned_candidate(given[kernel.position - 1], request.task, request.place, executors)
+        kernel.candidate = planned_candidate(
+            request.kernels[kernel.position - 1], request.task, request.place, executors
+        )
 
     each(read)
     other = planned_candidate(request.against, request.task, request.place, executors) if request.against else None

@@ -349,7 +349,7 @@ class KernelAtHand:
             return None
         with tempfile.TemporaryDirectory() as empty:
             place = Place(python=python, archive=str(Path(empty) / "archive.db"))
-            request = ForecastRequest(task=self.task, kernel=self._kernel, target=target, place=place)
+            request = ForecastRequest(task=self.task, kernels=[self._kernel], target=target, place=place)
             try:
                 made = forecast_kernel(request, executors=self._executors).forecast
             except UsageError:  # what is wrong is said by the inspection

@@ -41,6 +41,10 @@ Gradients = Annotated[
     ),
 ]
 Against = Annotated[Kernel | None, Field(description="Kernel to compare with, instead of the reference.")]
+CompiledFor = Annotated[
+    str,
+    Field(description="a100, h100, h200, b200, l40s, rtx4090 or cuda; auto is this machine's GPU, else the H200."),
+]
 BaseUrl = Annotated[
     str | None,
     Field(description="URL of an OpenAI-compatible server (vLLM, Ollama, llama.cpp, …) for models called openai:NAME."),
@@ -157,8 +161,7 @@ class ExportKernelRequest(Part):
 class ForecastRequest(TaskRequest):
     """Request for a forecast: the task, the kernels, what to compare them with, the device and the forecaster."""
 
-    kernel: Kernel | None = Field(default=None, description="The kernel; or pass several as kernels.")
-    kernels: list[Kernel] = Field(default_factory=list[Kernel], max_length=64, description="Kernels to rank.")
+    kernels: list[Kernel] = Field(min_length=1, max_length=64, description="Kernels; several are ranked.")
     against: Against = None
     target: str | None = Field(
         default=None,
@@ -184,10 +187,7 @@ class TuneRequest(Part):
         "shape; tensors as 'matmul(float16[4096, 4096], float16[4096, 4096])'. Left out: what the file does by itself, "
         "then its functions with guessed arguments.",
     )
-    target: str = Field(
-        default="auto",
-        description="a100, h100, h200, b200, l40s, rtx4090 or cuda; auto is this machine's GPU, else the H200.",
-    )
+    target: CompiledFor = "auto"
     compile: int = Field(
         default=24, ge=0, description="Configurations to compile, those forecast fastest first; 0 compiles none."
     )
@@ -232,10 +232,7 @@ class InspectRequest(Part):
     kernels: list[Kernel] = Field(min_length=1, description="Files that hold the kernels.")
     gradients: Gradients = None
     size: TaskSize = Field(default_factory=dict[str, int])
-    target: str = Field(
-        default="auto",
-        description="a100, h100, h200, b200, l40s, rtx4090 or cuda; auto is this machine's GPU, else the H200.",
-    )
+    target: CompiledFor = "auto"
     check: bool = Field(
         default=False,
         description="Also run each kernel on the CPU at small shapes and compare it with the reference.",

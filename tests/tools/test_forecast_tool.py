@@ -14,6 +14,7 @@ from forewarp.core.values import Target, Task
 from forewarp.tools.forecast_kernel import ForecastRequest, ForecastResult, forecast_kernel
 from forewarp.tools.measure_kernel import MeasureRequest, measure_kernel
 from forewarp.tools.parts import Kernel, Place
+from forewarp.tools.requests import checked
 from forewarp.tools.session import Executors
 
 
@@ -32,7 +33,7 @@ class Synthetic(Executors):
 
 
 def forecast(kernel: Kernel, **fields: object) -> ForecastResult:
-    return forecast_kernel(ForecastRequest(task="softmax", kernel=kernel, **fields), executors=Synthetic())  # type: ignore[arg-type]
+    return forecast_kernel(ForecastRequest(task="softmax", kernels=[kernel], **fields), executors=Synthetic())  # type: ignore[arg-type]
 
 
 def measure(**tunables: int) -> None:
@@ -165,11 +166,11 @@ def test_says_what_it_rests_on_and_who_was_asked() -> None:
 def test_a_target_has_a_history_of_its_own() -> None:
     measure(TILE=16)
     kept = Synthetic()
-    request = ForecastRequest(task="softmax", kernel=Kernel(source=synthetic.SOURCE), target="h200")
+    request = ForecastRequest(task="softmax", kernels=[Kernel(source=synthetic.SOURCE)], target="h200")
     with pytest.raises(CandidateError, match="does not run on NVIDIA H200"):
         forecast_kernel(request, executors=kept)
     source = synthetic.SOURCE.replace('kernel = "go"', 'kernel = "go"\ngrid = [1]\nblock = [32]')
-    cuda = request.model_copy(update={"kernel": Kernel(source=source, language="cuda")})
+    cuda = request.model_copy(update={"kernels": [Kernel(source=source, language="cuda")]})
     found = forecast_kernel(cuda, executors=kept)
     assert (found.device.name, found.trials) == ("NVIDIA H200", 0)
     assert forecast(Kernel(source=synthetic.SOURCE)).trials == 1
@@ -180,20 +181,19 @@ def test_a_target_has_a_history_of_its_own() -> None:
 @pytest.mark.slow
 def test_a_real_target_that_is_not_here() -> None:
     seed = Path(bundled.__file__).parent / "softmax" / "seeds" / "softmax.cu"
-    found = forecast_kernel(ForecastRequest(task="softmax", kernel=Kernel(path=str(seed)), target="h200"))
+    found = forecast_kernel(ForecastRequest(task="softmax", kernels=[Kernel(path=str(seed))], target="h200"))
     assert (found.status, found.device.name) == ("ok", "NVIDIA H200")
     assert found.evidence.facts["registers"] > 0
 
 
-def test_one_kernel_or_several_but_not_both() -> None:
-    for kernel, kernels in ((None, []), (settings(16)[0], settings(16))):
-        with pytest.raises(UsageError, match="either a kernel or several"):
-            forecast_kernel(ForecastRequest(task="softmax", kernel=kernel, kernels=kernels), executors=Synthetic())
+def test_a_forecast_needs_a_kernel() -> None:
+    with pytest.raises(UsageError, match="kernels is"):
+        checked(ForecastRequest, task="softmax", kernels=[])
 
 
 def test_forecasting_measures_nothing() -> None:
     kept = Synthetic()
-    forecast_kernel(ForecastRequest(task="softmax", kernel=Kernel(source=synthetic.SOURCE)), executors=kept)
+    forecast_kernel(ForecastRequest(task="softmax", kernels=[Kernel(source=synthetic.SOURCE)]), executors=kept)
     assert kept.executor.measured == []
     with Archive(default_path()) as archive:
         assert archive.measurements() == []
@@ -223,7 +223,7 @@ def test_bad_requests_say_what_to_change(
 
 
 def test_an_unknown_task_lists_the_known_ones() -> None:
-    request = ForecastRequest(task="softmux", kernel=Kernel(source=synthetic.SOURCE))
+    request = ForecastRequest(task="softmux", kernels=[Kernel(source=synthetic.SOURCE)])
     with pytest.raises(TaskError, match=r"bundled tasks: .*softmax"):
         forecast_kernel(request, executors=Synthetic())
 
@@ -249,7 +249,7 @@ class ModelNew(torch.nn.Module):
 @pytest.mark.slow
 def test_a_module_is_forecast_from_the_kernels_that_it_launches() -> None:
     pytest.importorskip("triton")
-    request = ForecastRequest(task="softmax", kernel=Kernel(source=MODULE, language="python"), target="h200")
+    request = ForecastRequest(task="softmax", kernels=[Kernel(source=MODULE, language="python")], target="h200")
     found = forecast_kernel(request)
     assert found.evidence.facts["registers"] > 0
     assert found.evidence.facts["waves"] > 1

@@ -112,7 +112,7 @@ def test_a_source_that_takes_all_of_a_forecasts_time_is_to_blame(name: str, monk
     seed = (TASKS / "softmax" / "seeds" / f"softmax{suffix}").read_text()
     kernel = Kernel(source=seed + BOMBS[name], language={".cpp": "cpp", ".cu": "cuda", ".py": "triton"}[suffix])
     more = {"place": Place(device="cpu")} if suffix == ".cpp" else {"target": "h200"}
-    found = forecast_kernel(ForecastRequest(task="softmax", kernel=kernel, **more))
+    found = forecast_kernel(ForecastRequest(task="softmax", kernels=[kernel], **more))
     assert (found.status, found.recommendation) == ("timeout", "skip")
     assert "longer than a forecast waits" in found.summary
     assert "It is to blame, not this machine" in found.summary

@@ -41,7 +41,7 @@ def forecast_of(recorded: Recorded, folder: Path, *paths: str) -> list[Candidate
     kernels = [Kernel(path=p) for p in paths]
     one = kernels[0] if len(kernels) == 1 else None
     found = forecast_kernel(
-        ForecastRequest(task=recorded.task, place=place(recorded, folder), kernel=one, kernels=[] if one else kernels)
+        ForecastRequest(task=recorded.task, place=place(recorded, folder), kernels=[one] if one else kernels)
     )
     return forecast_steps(found, [(Path(p).read_text(), Path(p).name) for p in paths], "user")
 
@@ -115,7 +115,7 @@ def test_a_forecast_says_whether_a_models_answer_is_in_it(
 
 
 def told_by(forecaster: Forecaster, recorded: Recorded, folder: Path) -> CandidateForecast:
-    request = ForecastRequest(task=recorded.task, place=place(recorded, folder), kernel=Kernel(path=recorded.seed))
+    request = ForecastRequest(task=recorded.task, place=place(recorded, folder), kernels=[Kernel(path=recorded.seed)])
     [step] = forecast_steps(forecast_kernel(request, forecaster=forecaster), [("", "")], "user")
     return step
 
