@@ -534,6 +534,7 @@ SHOWN = {
     "ece": "0.03",
     "auroc_confidence": "0.90",
 }
+FOREIGN = {"exact": 0.82, "within_one": 0.97, "pairwise": 0.96, "crps": 0.033, "ece": 0.04, "auroc_confidence": 0.88}
 SHOWN_COLUMNS = ("figure", "facts", "and reference's time", "and kernels of other tasks", "first − third", "target")
 KNOWN = ("figure", "reference's time unknown", "forecast", "measured", "forecast − unknown", "target (measured)")
 REFERENCES = (
@@ -982,6 +983,19 @@ def policies_forecast() -> Iterator[Row]:
         yield name, *(_inside(f[key], digits) for f in shown), target
 
 
+def foreign() -> Iterator[Row]:
+    """Yield the scores of forecasts of modules that others wrote, the model's and the pool's bold where they miss."""
+    found = load("foreign.json")["figures"]
+    names = ("model", "pooled", "learned", "as fast as the reference", "uniform")
+    for key, target in FOREIGN.items():
+        name, digits = JUDGED[key]
+        shown = [found[n]["families"][key] for n in names]
+        lower = key in ("crps", "ece")
+        told = [_spanned(f, digits, "") for f in shown]
+        met = [f[0] <= target if lower else f[0] >= target for f in shown[:2]]
+        yield name, *(_marked(t, met=m) for t, m in zip(told, met, strict=False)), *told[2:], f"{target:g}"
+
+
 def policies_paid() -> Iterator[Row]:
     """Four measurements and the answers, over as many measurements of what came first as the same dollars buy."""
     found = load("written_policy.json")
@@ -1079,6 +1093,10 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "knowing": (KNOWN, (knowing,)),
     "shown": (SHOWN_COLUMNS, (shown,)),
     "families": (FAMILIES, (families,)),
+    "foreign": (
+        ("figure", "model", "pooled", "learned", "as fast as the reference", "uniform", "target"),
+        (foreign,),
+    ),
     "stopping": (STOPPING, (stopping,)),
     "forecasting": (ASKED, (forecasting,)),
     "earned": (("first − second", "exact", "pairs", "CRPS", "recovery"), (earned,)),

@@ -34,7 +34,7 @@ from reference_time import estimate
 from written import ask
 
 import forewarp
-from forewarp.archive.forecasts import read_forecasts
+from forewarp.archive.forecasts import read_forecasts, write_forecasts
 from forewarp.archive.pools.parquet import write_rows
 from forewarp.archive.rows import Origin, RecordedRow
 from forewarp.core import serde
@@ -225,7 +225,7 @@ def pool_of(folder: Path, modules: Modules, target: Target) -> list[RecordedRow]
     for row in rows_of(folder)[1]:
         name, program = row["task"], row["program"]
         subject = subjects[name].get(program)
-        if subject is None or "measurement" not in row:
+        if subject is None or "measurement" not in row or f"{name}/{program}" in NOT_JUDGED:
             continue
         found.append(
             RecordedRow(
@@ -245,6 +245,19 @@ def pool_of(folder: Path, modules: Modules, target: Target) -> list[RecordedRow]
 
 
 AS_FAST = "as fast as the reference"
+NOT_JUDGED = {
+    **dict.fromkeys(
+        ("14_Matmul_for_upper_triangular_matrices/2.py", "14_Matmul_for_upper_triangular_matrices/3.py"),
+        "refused on perturbed inputs that were not triangular, a fault of forewarp mended since",
+    ),
+    **dict.fromkeys(
+        ("24_LogSoftmax/1.py", "95_CrossEntropyLoss/2.py"),
+        "its build ended on a folder of the module's own, a fault of forewarp mended since",
+    ),
+    "50_conv_standard_2D__square_input__square_kernel/1.py": "its weights are made by torch.Tensor(…), which draws them "
+    "on the CPU where the reference's are drawn on the GPU, a fault of forewarp that is open",
+}
+"""Measured modules that forewarp itself failed on, and why."""
 FIGURES = (
     "exact",
     "within_one",
@@ -270,7 +283,8 @@ def judge(folder: Path, answered: str, out: Path) -> None:
     assert learned is not None
     even = ConstantForecaster(AS_FAST, [0, 0, 0, 1, 1, 0, 0, 0], 1.0)
     asked = [backtest.run(f, plan.groups) for f in (learned, uniform(), even)]
-    (model,) = backtest.recorded(read_forecasts(folder / "answers.parquet"), cases)
+    records = read_forecasts(folder / "answers.parquet")
+    (model,) = backtest.recorded(records, cases)
     shared = backtest.common([replace(model, name="model"), replace(asked[0], name="learned"), *asked[1:]])
     shared = [*pooled(shared[1], shared[0]), *shared]
     blocks = scorecard.blocks(shared[0])
@@ -289,7 +303,10 @@ def judge(folder: Path, answered: str, out: Path) -> None:
         line = {"task": name, "module": number, "author": modules.author(name, number), "family": modules.family(name)}
         line |= {k: m.get(k) for k in ("status", "verdict", "speedup", "low", "high", "lifting", "flags")}
         line |= {"reference_us": timed[0]["anchor_median_s"] * 1e6 if timed else None}
+        line |= {"not_judged": NOT_JUDGED.get(f"{name}/{row['program']}", "")}
         kept.append(line | {"log": row.get("error", m.get("log", ""))[:300] if m.get("speedup") is None else ""})
+    speedups = {case.kernel: case.speedup for case in cases}
+    write_forecasts((replace(r, speedup=speedups.get(r.kernel)) for r in records), out.with_suffix(".parquet"))
     about = {"answered": answered, "forewarp": forewarp.__version__, "measured": provenance_of(folder)}
     counted = {
         "modules": len(measured),
