@@ -254,8 +254,8 @@ NOT_JUDGED = {
         ("24_LogSoftmax/1.py", "95_CrossEntropyLoss/2.py"),
         "its build ended on a folder of the module's own, a fault of forewarp mended since",
     ),
-    "50_conv_standard_2D__square_input__square_kernel/1.py": "its weights are made by torch.Tensor(…), which draws them "
-    "on the CPU where the reference's are drawn on the GPU, a fault of forewarp that is open",
+    "50_conv_standard_2D__square_input__square_kernel/1.py": "its weights are made by torch.Tensor(…), which draws "
+    "them on the CPU where the reference's are drawn on the GPU, a fault of forewarp that is open",
 }
 """Measured modules that forewarp itself failed on, and why."""
 FIGURES = (
