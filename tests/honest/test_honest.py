@@ -48,7 +48,9 @@ def check(executor: LocalExecutor, kernel: Kernel) -> None:
         if result.status != "ok" or roster.is_believed(result):
             break
         result = roster.measure(executor, kernel)
-    if zoo.verdict_of(result) == zoo.NOT_TRUSTED:
+    loud = (zoo.NOT_TRUSTED, "ambiguous") if executor.target.kind == "cpu" else (zoo.NOT_TRUSTED,)
+    # On a CPU, which has no second clock, only the anchor against itself can be ambiguous.
+    if zoo.verdict_of(result) in loud:
         pytest.skip(result.summary)  # the machine is too loud, which says nothing of the kernel
     assert roster.is_believed(result), zoo.told(result)
 
