@@ -21,7 +21,7 @@ GATHER_S = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls a tool, and the id of the call, to which its events belong. What the user typed is approved by that."""
+    """Caller of a tool, and the id of the call, which its events bear; what the user typed needs no approval."""
 
     id: str
     by: Literal["agent", "user"]
@@ -185,9 +185,8 @@ class BaseConversation:
 
     async def allow(self, question: events.ApprovalAsked, refused: str, hint: str) -> None:
         """Ask the user for approval; raises `UsageError` for a no, which says what was `refused`."""
-        given = await self.ask(question)
-        if given.reply == "no":
-            raise UsageError(f"{refused}: the user said no{given.why and f': {given.why}'}", hint=hint)
+        if refusal := (await self.ask(question)).refusal:
+            raise UsageError(f"{refused}: {refusal}", hint=hint)
 
     def change(self, shown: str, **values: Any) -> None:
         """Replace settings, and emit `SettingChanged` with the first one's name and `shown` as its value."""

@@ -176,6 +176,11 @@ async def run_command(line: str, conversation: BaseConversation, tools: KernelTo
     return await command.run(SlashCommands(conversation, tools, edits), command.parse(rest))
 
 
+def _user() -> Caller:
+    """Return the user as the caller of a new call."""
+    return Caller(f"user-{secrets.token_hex(4)}", "user")
+
+
 def find_command(name: str) -> Command:
     """Return the command of this name; raises `UsageError` with the nearest one for a typo."""
     if name in COMMANDS:
@@ -341,7 +346,7 @@ class SlashCommands:
 
     async def _call(self, tool: Callable[..., Awaitable[Returned]], **values: Any) -> Returned:
         """Call a tool for the user, with the events of a tool call, and return its result."""
-        caller, name = Caller(f"user-{secrets.token_hex(4)}", "user"), tool.__name__
+        caller, name = _user(), tool.__name__
         told = {argument: _in_words(value) for argument, value in values.items() if value}
         self._conversation.emit(ToolCalled(caller.id, name, told))
         start = time.perf_counter()
@@ -441,7 +446,7 @@ class SlashCommands:
             path, text, told = await asyncio.to_thread(_winner, self._settings, which, path)
         else:
             path, text, told = await asyncio.to_thread(_row_text, self._row(which) if which else self._best(""), path)
-        edit = await self._edits.write(f"user-{secrets.token_hex(4)}", "export", path, lambda _: text)
+        edit = await self._edits.write(_user().id, "export", path, lambda _: text)
         return told.format(written=files.shown(self._settings.folder, edit.path))
 
     @command()

@@ -97,6 +97,11 @@ class ApprovalGiven:
     reply: ApprovalReply
     why: str = ""
 
+    @property
+    def refusal(self) -> str:
+        """The user's no with its reason; "" for a yes."""
+        return f"the user said no{self.why and f': {self.why}'}" if self.reply == "no" else ""
+
 
 @dataclass(frozen=True, slots=True)
 class ToolReturned:

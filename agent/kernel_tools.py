@@ -347,8 +347,7 @@ class KernelTools:
         if not over and (settings.approval == "budget" or caller.by == "user"):
             return ""
         reasons = " ".join(part for part in (reason, f"({over})" if over else "") if part)
-        given = await self._conversation.ask(ApprovalAsked(caller.id, tool, command, reasons))
-        return "" if given.reply != "no" else f"the user said no{f': {given.why}' if given.why else ''}"
+        return (await self._conversation.ask(ApprovalAsked(caller.id, tool, command, reasons))).refusal
 
     def _parent(self, result: ForecastResult) -> str:
         """Return the kernel that a new one was probably made from: the best of its task so far."""
