@@ -307,15 +307,16 @@ def _compiled(
     program.run(values, made=lambda name, value: held.update({name: value} if name in wanted else {}))
     found: dict[str, Subgraph] = {}
     for one in sorted(subgraphs, key=lambda s: -sum(s.samples_s)):
+        if time.monotonic() >= end:
+            break
         piece = pieces[one.sha256]
         run = torch.compile(piece.function(GLOBALS), dynamic=False)
         given = [held[name] for name in (*piece.inputs, *piece.weights, *piece.constants)]
-        if time.monotonic() < end:
-            with suppress(Exception):  # whatever torch.compile raises, its operations run as they are then
-                run(*given)
-                times = _by_statement(_calls(lambda run=run, given=given: run(*given), device, calls), device)[0]
-                samples = tuple(len(one.places) * seconds for seconds in times)
-                found[one.sha256] = replace(one, samples_s=samples, eager_s=one.samples_s)
+        with suppress(Exception):  # whatever torch.compile raises, its operations run as they are then
+            run(*given)
+            times = _by_statement(_calls(lambda run=run, given=given: run(*given), device, calls), device)[0]
+            samples = tuple(len(one.places) * seconds for seconds in times)
+            found[one.sha256] = replace(one, samples_s=samples, eager_s=one.samples_s)
     return [found.get(s.sha256, s) for s in subgraphs]
 
 
