@@ -225,7 +225,7 @@ def _kernel(source: str | None, path: str | None, tunables: dict[str, int] | Non
     return Kernel(source=source and refuse_left_out(source), path=path, tunables=tunables or {})
 
 
-# What the model reads of a result: nothing that another tool call can return.
+# Results as the model reads them, without what another tool call returns.
 
 
 def _short_forecast(result: ForecastResult) -> ToolOutput:

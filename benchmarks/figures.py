@@ -1073,10 +1073,7 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "live": (LIVE, (live,)),
     "equal": (("device", "task", "pairs of runs", "with forecasts; without", "ratio (95 %)"), (equal,)),
     "winners": (("kernel", "shape", "beside", "its time over ours (95 %)", "ours", "target"), (winners,)),
-    "trimul": (
-        ("shape", "reference, ms", "torch.compile, ms", "ours, ms", "torch.compile over ours (95 %)"),
-        (trimul,),
-    ),
+    "trimul": (TRIMUL, (trimul,)),
     "written": (WRITTEN, (written,)),
     "published": (PUBLISHED, (published,)),
     "policies": (("which is measured", *(f"{k} measured" for k in (1, 2, 3, 4, 6)), "share of best, 4"), (policies,)),

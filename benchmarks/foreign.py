@@ -56,7 +56,7 @@ from forewarp.tools.suite_modules import identical
 
 MANIFEST = Path(__file__).with_name("foreign_modules.json")
 REFERENCE = "reference"
-"""What a row about a task's reference calls its program."""
+"""Name of the program in rows about a task's reference."""
 
 
 def collect(folder: Path, mirrors: Path) -> None:

@@ -54,7 +54,7 @@ class Case:
     target: float
     origin: str = "bundled example, written by hand"
     rival: Task | None = None
-    """What torch.compile is given, by the names of the task's workloads; left out, the task itself."""
+    """Task for torch.compile, with workloads of the same names; None where that is the task itself."""
     mode: str = "max-autotune-no-cudagraphs"
 
 

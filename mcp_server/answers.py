@@ -36,7 +36,7 @@ LINES = 20
 TUNED = 8
 """Most kernels of a tuned file that are listed."""
 MEASURED = "name verdict speedup candidate_us reference_us noise_percent warm launched"
-"""What is said of a measured shape."""
+"""Fields of a measured shape in an answer."""
 POLL_S = 5.0
 _SAID = ("summary", "reason", "log", "flags", "problems", "problem")
 """Fields with sentences of forewarp, which may name a flag."""

@@ -196,8 +196,9 @@ class _Subject:
 
 
 def _made_here(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the call with the GPU as torch's default device: tensors made on the host and brought over (a module that
-    is built within the call) cannot be captured.
+    """Return the call with the GPU as torch's default device.
+
+    What is made on the host and brought over, such as a module that is built within the call, cannot be captured.
     """
 
     def made_here(*values: Any) -> Any:

@@ -25,8 +25,8 @@ _PIECE = 1 << 24
 _UNCLEAR = 3.0
 """How many times its usual error, as a share of the tolerance, the reference may err on perturbed inputs."""
 FAR = 300.0
-"""How far inputs are moved from zero. In fp32, a variance as E[x²] − E[x]² has lost all but two digits there, in rows
-of any length; from 1,000 on, references lose as much as is allowed, too."""
+"""Distance by which inputs are moved from zero. In fp32, a variance as E[x²] − E[x]² has lost all but two digits there,
+in rows of any length; from 1,000 on, references lose as much as is allowed, too."""
 _FEWEST_ZEROS = 0.01
 """Share of exact zeros from which on they are no chance."""
 _LEAST_SCALE = 1e-3

@@ -1,4 +1,4 @@
-"""What is known of a task's kernels on a target: cards for who writes them, and seeds to begin with."""
+"""Advice for a task on a target: cards for writers of kernels, and seeds to begin with."""
 
 from __future__ import annotations
 
