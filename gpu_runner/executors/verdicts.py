@@ -36,7 +36,7 @@ SESSION_SPREAD: Mapping[tuple[TimingMode, DeviceKind], tuple[float, float]] = {
     ("burst", "cuda"): (0.005, 1e-6),
     ("call", "cuda"): (0.05, 15e-6),
     ("call", "cpu"): (0.03, 0.0),
-    ("native", "cpu"): (0.0015, 1.5e-6),
+    ("native", "cpu"): (0.0015, 5e-6),
 }
 """How equal kernels differ from session to session, which no interval of one session shows.
 
