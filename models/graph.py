@@ -102,9 +102,24 @@ def record(model: torch.nn.Module, args: Sequence[Any]) -> RecordedGraph:
         [tuple(v.shape), str(v.dtype)] if isinstance(v, torch.Tensor) else v for v in pytree.tree_leaves(tuple(args))
     )
     graph = ModelGraph(
-        tuple(recorder.statements), tuple(inputs), weights, constants, tuple(result), nest, described, model.training
+        *(tuple(recorder.statements), tuple(inputs), weights, constants, tuple(result), nest, described),
+        training=None if _is_same_in_other_mode(program, model, tuple(args)) else model.training,
     )
     return RecordedGraph(graph, recorder.facts, held)
+
+
+def _is_same_in_other_mode(
+    program: torch.export.ExportedProgram, model: torch.nn.Module, args: tuple[Any, ...]
+) -> bool:
+    modes = {module: module.training for module in model.modules()}
+    try:
+        other = _exported(model.train(not model.training), args)
+    except NoGraph:
+        return False
+    finally:
+        for module, training in modes.items():
+            module.training = training
+    return (str(other.graph), other.graph_signature) == (str(program.graph), program.graph_signature)
 
 
 def _exported(model: torch.nn.Module, args: tuple[Any, ...]) -> torch.export.ExportedProgram:

@@ -54,7 +54,7 @@ class ModelGraph:
     is no tensor the value. `weights` gives by name the path of a parameter, a buffer or a large tensor that is neither,
     `constants` an expression for each other tensor, "" for a large one. `result` are the names or literals of the
     result's leaves, and `spec` their nest as `treespec_dumps` writes it, "" for a single tensor. `training` is the mode
-    that it was exported in.
+    that it is for, None for both.
     """
 
     statements: tuple[Statement, ...]
@@ -64,7 +64,7 @@ class ModelGraph:
     result: tuple[str, ...]
     spec: str
     described: tuple[Any, ...]
-    training: bool = False
+    training: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

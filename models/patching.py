@@ -44,11 +44,22 @@ def patched(source: str, graph: ModelGraph, replacements: Sequence[Replacement],
             inputs=pprint.pformat([_leaf(d) for d in graph.described], width=118),
             spec="None" if not graph.spec or _is_plain(graph.spec) else f"_pytree.treespec_loads({graph.spec!r})",
             digest=digest,
-            training=graph.training,
+            other_mode=_other_mode(graph.training),
             as_it_was="" if under_compile else "_torch.compiler.is_compiling() or ",
             constants="\n".join(constants) + "\n" if constants else "",
             body="\n".join(f"        {line}" for line in _body(graph, [p for _, p in places])),
         )
+    )
+
+
+def _other_mode(training: bool | None) -> str:
+    """Return the branch for the mode that the graph is not for, "" where it is for both."""
+    if training is None:
+        return ""
+    this, call = ("training", ".train()") if training else ("evaluation", ".eval()")
+    return (
+        f"        elif {'not ' * training}self.training:\n"
+        f'            why = "they are for the model in {this} mode: call {call}, or apply them to the other one"\n'
     )
 
 

@@ -12,7 +12,7 @@ from forewarp.gpu_runner.executors.artifacts import cached, key_of
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.models.jobs import ModelProfile, PeakJob, ProfileJob
 
-VERSION = "2"
+VERSION = "3"
 PEAK_S = 240.0
 """For loading a model and calling it twice."""
 _STARTED = 0.8

@@ -23,7 +23,7 @@ from forewarp.tools import sources
 from forewarp.tools.measure_kernel import measure_kernel
 from forewarp.tools.measured import MeasureResult, Micros, decided_words, loud_words, noise_of
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Kernel, Part, Place, trim
-from forewarp.tools.profile_model import ProfiledModel, open_model
+from forewarp.tools.profile_model import ProfiledModel, mode_problems, open_model
 from forewarp.tools.requests import ApplyRequest, MeasureRequest
 from forewarp.tools.session import Executors, closing_executors
 
@@ -166,7 +166,7 @@ class PatchedModel:
         over: MeasureResult | None = None
         under: MeasureResult | None = None
         peaks: tuple[int | None, int | None] = None, None
-        problems: list[str] = []
+        problems = mode_problems(self._model.profile)
         written = ""
         if self._kept:
             stage("judging what was kept against the model as it is")

@@ -163,13 +163,13 @@ def model_task(path: str, call: str = "") -> Task:
     if not call:
         try:
             task = tasks.load(path)
-            return replace(task, reference=with_modules(task.reference, file.parent)) if file.is_file() else task
+            return replace(task, reference=with_modules(task.reference, file)) if file.is_file() else task
         except TaskError as e:
             if e.hint:
                 e.hint += "\n\nor pass --call NAME: a function of the file that returns the model and its inputs"
             raise
     try:
-        source = with_modules(file.read_text(encoding="utf-8-sig"), file.parent)
+        source = with_modules(file.read_text(encoding="utf-8-sig"), file)
         names = {getattr(n, "name", "") for n in ast.parse(source).body}
     except (OSError, ValueError, SyntaxError) as e:
         raise TaskError(f"{path} cannot be read: {e}") from None
@@ -214,6 +214,16 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+
+
+def mode_problems(profile: ModelProfile) -> list[str]:
+    """Return what to know of the mode that a model was profiled in."""
+    if not profile.graph.training:
+        return []
+    return [
+        "the model is in training mode, in which it computes something else than in evaluation mode: after .eval() it "
+        "uses no kernels; call .eval() where the model is made, if that is how it serves"
+    ]
 
 
 def _ranked(profile: ModelProfile, target: Target) -> tuple[tuple[Subgraph, ProfiledLine], ...]:
@@ -271,6 +281,7 @@ def _result(model: ProfiledModel) -> ProfileResult:
         )
     if target.kind == "cuda" and device_s < 0.7 * call_s:
         problems.append(f"the device works in {device_s / call_s:.0%} of a call: try CUDA graphs before kernels")
+    problems += mode_problems(profile)
     best = sum(line.gain.value for line in lines[:3])
     return ProfileResult(
         summary=f"{task.name} on {target.name}: {call_s * 1e3:.3g} ms a call, {len(lines)} subgraphs; kernels for the "

@@ -35,8 +35,9 @@ from forewarp.gpu_runner.executors.traces import Traces
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.statistics import LOOKS
-from forewarp.gpu_runner.worker import memory, toolchain
+from forewarp.gpu_runner.worker import memory
 from forewarp.gpu_runner.worker.channel import MACHINE
+from forewarp.gpu_runner.worker.environment import READABLE
 from forewarp.gpu_runner.worker.requests import (
     BuiltKernel,
     MeasureJob,
@@ -463,7 +464,8 @@ def _answer_of(task: Task, reply: Reply, limit_s: float, late: str = "") -> dict
     if any(sign in why for sign in _REFUSALS):
         hint = (
             "a task's code runs without network, and no files exist for it but its own and its tools': name folders "
-            f"that it has to read in {toolchain.EXTRA}, separated by colons, and files by their full paths"
+            f"that it has to read in {READABLE}, separated by colons; relative paths begin in the first of them "
+            f"({READABLE}=. is the folder you are in)"
         )
     raise TaskError(f"the reference of {task.name} cannot be {failed.doing}: {why}", hint=hint)
 

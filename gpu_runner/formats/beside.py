@@ -13,12 +13,13 @@ from forewarp.core.files import literal, template
 _TEMPLATE = "templates/beside.py.txt"
 
 
-def with_modules(source: str, folder: Path) -> str:
+def with_modules(source: str, file: Path) -> str:
     """Return a file's text with the modules from its folder that it imports, and those that they import in turn.
 
     They are told by the text: what a function imports by a computed name is not among them. Raises `TaskError` for one
     that cannot be read, and SyntaxError.
     """
+    folder, source = file.parent, _placed(source, file)
     found: dict[str, tuple[str, bool]] = {}
     waiting = list(_imported(ast.parse(source), ""))
     while waiting:
@@ -27,14 +28,12 @@ def with_modules(source: str, folder: Path) -> str:
             continue
         found[name] = module
         package = name if module[1] else name.rpartition(".")[0]
-        waiting += [name.rpartition(".")[0], *_imported(_parsed(name, module[0]), package)]
+        waiting += [name.rpartition(".")[0], *_imported(ast.parse(module[0]), package)]
     if not found:
         return source
     texts = {name: f"({literal(text)}, {package})" for name, (text, package) in sorted(found.items())}
     table = "{" + ",\n".join(f"{name!r}: {pair}" for name, pair in texts.items()) + "}"
-    lines = source.splitlines(keepends=True)
-    after = _head(ast.parse(source))
-    return "".join((*lines[:after], template(__file__, _TEMPLATE).substitute(modules=table), *lines[after:]))
+    return _after_head(source, template(__file__, _TEMPLATE).substitute(modules=table))
 
 
 def _imported(tree: ast.Module, package: str) -> Iterator[str]:
@@ -56,26 +55,29 @@ def _read(name: str, folder: Path) -> tuple[str, bool] | None:
     for path, package in ((place / "__init__.py", True), (place.with_name(f"{place.name}.py"), False)):
         if path.is_file() and path.resolve().is_relative_to(folder.resolve()):  # no link to elsewhere
             try:
-                return path.read_text(encoding="utf-8-sig"), package
-            except (OSError, UnicodeDecodeError) as e:
+                return _placed(path.read_text(encoding="utf-8-sig"), path), package
+            except SyntaxError as e:
+                raise TaskError(f"the module {name}, which the file imports, is not valid Python: {e}") from None
+            except (OSError, ValueError) as e:
                 raise TaskError(f"{path}, which the file imports, cannot be read: {e}") from None
     bare = name.partition(".")[0] not in sys.stdlib_module_names and any(place.glob("*.py"))
     return ("", True) if bare else None  # a folder of modules is a package, too
 
 
-def _parsed(name: str, text: str) -> ast.Module:
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError) as e:
-        raise TaskError(f"the module {name}, which the file imports, is not valid Python: {e}") from None
+def _placed(source: str, file: Path) -> str:
+    """Return a module's text that goes on to find what lies beside its file, if it asks for that by `__file__`."""
+    if not any(isinstance(node, ast.Name) and node.id == "__file__" for node in ast.walk(ast.parse(source))):
+        return source
+    return _after_head(source, f"__file__ = {str(file.absolute())!r}\n")
 
 
-def _head(tree: ast.Module) -> int:
-    """Return the number of lines that have to stay first: the docstring, and imports from `__future__`."""
+def _after_head(source: str, text: str) -> str:
+    """Return a module's text with more after what has to stay first: the docstring, and imports from `__future__`."""
     last = 0
-    for index, statement in enumerate(tree.body):
-        text = index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        if not text and not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
+    for index, statement in enumerate(ast.parse(source).body):
+        docstring = index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if not docstring and not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
             break
         last = statement.end_lineno or last
-    return last
+    lines = source.splitlines(keepends=True)
+    return "".join((*lines[:last], text, *lines[last:]))

@@ -9,12 +9,14 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+READABLE = "FOREWARP_READABLE"
+"""The variable by which a user lets confined code read more: files and folders, separated as in PATH."""
 _NAMES = (
     *("PATH", "HOME", "LANG", "TZ", "TMPDIR", "TEMP", "USER", "LOGNAME"),
     *("XDG_CACHE_HOME", "VIRTUAL_ENV", "CONDA_PREFIX"),
     *("LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
     *("CC", "CXX", "CUDACXX", "MAX_JOBS"),
-    *("FOREWARP_READABLE", "FOREWARP_UNPROTECTED"),
+    *(READABLE, "FOREWARP_UNPROTECTED"),
 )
 _PREFIXES = (
     *("LC_", "CUDA_", "NVIDIA_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_"),
@@ -29,7 +31,23 @@ def _may_pass(name: str) -> bool:
 
 def allowed(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that untrusted code and its compilers may see."""
-    return {name: value for name, value in environment.items() if _may_pass(name)}
+    passed = {name: value for name, value in environment.items() if _may_pass(name)}
+    if READABLE in passed:  # relative to this process's folder, which is not where confined code begins
+        passed[READABLE] = os.pathsep.join(map(os.path.abspath, named_readable(passed)))
+    return passed
+
+
+def enter_readable() -> None:
+    """Go to the first folder that the user lets confined code read, so that scripts find files by relative paths."""
+    folder = next(filter(os.path.isdir, named_readable(os.environ)), None)
+    if folder is not None:
+        with contextlib.suppress(OSError):
+            os.chdir(folder)
+
+
+def named_readable(environment: Mapping[str, str]) -> list[str]:
+    """Return the files and folders that the user lets confined code read."""
+    return [path for path in environment.get(READABLE, "").split(os.pathsep) if path]
 
 
 def use_folder(folder: str) -> None:

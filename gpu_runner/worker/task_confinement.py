@@ -84,7 +84,9 @@ def confine_task(
     os.chdir(how.folder)
     sys.argv[1:] = []  # scripts parse them, and the server's are not theirs
     environment.use_folder(how.folder)
-    return protections.confine(how)
+    in_force = protections.confine(how)
+    environment.enter_readable()
+    return in_force
 
 
 def needs_caution(folder: Path, device: str) -> bool:

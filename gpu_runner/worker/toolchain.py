@@ -16,6 +16,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 import forewarp
+from forewarp.gpu_runner.worker.environment import named_readable
 from forewarp.gpu_runner.worker.mounts import links_on, outermost
 
 _SYSTEM = (
@@ -31,8 +32,6 @@ _SYSTEM = (
 _CUDA = ("/dev/shm", "/etc/nvidia", "/run/nvidia-persistenced", "/run/nvidia-fabricmanager", "/tmp/nvidia-mps")
 _TOOLS = ("gcc", "g++", "clang", "clang++", "ld", "as", "nvcc", "ninja", "objdump", "addr2line")
 _PACKAGES = ("torch", "triton", "numpy", "nvidia")
-EXTRA = "FOREWARP_READABLE"
-"""The variable by which a user lets confined code read more: files and folders, separated as in PATH."""
 
 
 @lru_cache(maxsize=2)
@@ -54,8 +53,8 @@ def _named(device: str) -> list[str]:
     paths = [*_SYSTEM, *_python(), *_compilers()]
     if device == "cuda":
         paths += [*_CUDA, *sorted(str(p) for p in Path("/dev").glob("nvidia*"))]
-    asked_for = os.environ.get(EXTRA, "").split(os.pathsep)
-    return [p for p in (*(p for p in paths if not private(p)), *asked_for) if p.startswith("/")]
+    paths = [*(p for p in paths if not private(p)), *named_readable(os.environ)]
+    return [p for p in paths if p.startswith("/")]
 
 
 def _python() -> Iterator[str]:

@@ -16,10 +16,11 @@ from support.small_tasks import BODY, PLAN, REFERENCE, SIGNATURE, cpp, cuda, mod
 from forewarp.core.errors import TaskError
 from forewarp.core.values import Candidate, Task, Workload
 from forewarp.gpu_runner.compilers import nvrtc
-from forewarp.gpu_runner.devices import detect_cuda
+from forewarp.gpu_runner.devices import detect_cpu, detect_cuda
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.formats import kernelbot
-from forewarp.gpu_runner.worker import linux, task_confinement, toolchain
+from forewarp.gpu_runner.worker import linux, task_confinement
+from forewarp.gpu_runner.worker.environment import READABLE
 from forewarp.gpu_runner.worker.protections import Confinement
 
 KEY = "sk-planted-0123456789"
@@ -256,7 +257,24 @@ def test_an_attack_that_is_found_out_is_the_references_own_error(cpu_executor: L
     task = small_task(f"open({str(secret)!r}).read()\n{REFERENCE}")
     with pytest.raises(TaskError, match=r"No such file|Permission denied") as e:
         cpu_executor.describe(task)
-    assert toolchain.EXTRA in str(e.value.hint)
+    assert READABLE in str(e.value.hint)
+
+
+def test_relative_paths_begin_in_the_first_folder_that_may_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bias.txt").write_text("0.5")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(READABLE, ".")
+    reading = 'float(open("bias.txt").read())'
+    executor = LocalExecutor(detect_cpu())
+    try:
+        task = small_task(REFERENCE.replace("return [0.5]", f"return [{reading}]"))
+        candidate = Candidate(f"{REFERENCE}\n\nModelNew = Model\nopen('bias.txt')\n", "python")
+        measured = executor.measure(task, candidate, executor.compile(task, candidate))
+    finally:
+        executor.close()
+    assert measured.status == "ok", measured.log
 
 
 def test_a_reference_that_fails_or_crashes_is_told_as_its_own(cpu_executor: LocalExecutor) -> None:

@@ -149,9 +149,29 @@ def test_on_other_inputs_and_with_gradients_it_is_the_model_as_it_was(profile: M
     with torch.enable_grad():
         new(*values)["x"].sum().backward()
     assert new.layers[0].qkv.weight.grad is not None
-    with torch.no_grad():
+    with torch.no_grad(), pytest.warns(UserWarning, match="kernels are not used, because the inputs are others"):
         new(torch.randn(5, 16, 32), values[1])
     assert all(type(k).calls == 0 for k in new._kernels)
+    with torch.no_grad():
+        new.eval()(*values)  # which computes the same
+    assert all(type(k).calls for k in new._kernels)
+
+
+def test_in_another_mode_it_is_the_model_as_it_was_where_the_mode_matters() -> None:
+    class Normed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(4)
+
+        def forward(self, x: Any) -> Any:
+            return self.norm(x)
+
+    graph = record(Normed(), [torch.rand(3, 4)]).graph
+    assert graph.training is True
+    text = "import torch\n\n\nclass Model(torch.nn.BatchNorm1d):\n    pass\n"
+    new = import_text(patched(text, graph, [])).ModelNew(4)
+    with torch.no_grad(), pytest.warns(UserWarning, match=r"the model in training mode: call \.train\(\)"):
+        new.eval()(torch.rand(3, 4))
 
 
 def test_a_kernel_that_takes_other_weights_is_refused(profile: ModelProfile) -> None:

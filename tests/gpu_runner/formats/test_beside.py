@@ -37,27 +37,36 @@ def printed(text: str, where: Path) -> str:
 
 
 def test_a_file_runs_without_the_modules_beside_it(folder: Path, tmp_path: Path) -> None:
-    text = with_modules(SCRIPT, folder)
+    text = with_modules(SCRIPT, folder / "script.py")
     assert text.startswith(SCRIPT.partition("import json")[0])
     assert "ValueError" not in text
     assert printed(text, tmp_path / "elsewhere") == "7 it's\n"
 
 
 def test_modules_beside_the_script_that_runs_come_first(folder: Path) -> None:
-    text = with_modules(SCRIPT, folder)
+    text = with_modules(SCRIPT, folder / "script.py")
     (folder / "net" / "sizes.py").write_text("SIZE = 8\n")
     assert printed(text, folder) == "8 it's\n"
 
 
+def test_files_beside_a_module_are_found_by_its_own_place(folder: Path, tmp_path: Path) -> None:
+    (folder / "net" / "sizes.py").write_text(
+        'from pathlib import Path\nSIZE = Path(__file__).parents[1].joinpath("n").read_text()\n'
+    )
+    (folder / "n").write_text("9")
+    script = f"{SCRIPT}print(open(__file__.replace('script.py', 'n')).read())\n"
+    assert printed(with_modules(script, folder / "script.py"), tmp_path / "elsewhere") == "9 it's\n9\n"
+
+
 def test_a_file_without_such_modules_stays_as_it_is(folder: Path) -> None:
     text = "import torch, os.path\nfrom . import parts\n"
-    assert with_modules(text, folder) == text
+    assert with_modules(text, folder / "script.py") == text
 
 
 def test_what_is_no_module_of_the_folder_is_not_read(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.py").write_text("KEY = 1\n")
     (folder / "linked.py").symlink_to(tmp_path / "secret.py")
-    assert with_modules("import linked\n", folder) == "import linked\n"
+    assert with_modules("import linked\n", folder / "script.py") == "import linked\n"
     (folder / "broken.py").write_text("def (\n")
     with pytest.raises(TaskError, match="broken, which the file imports, is not valid Python"):
-        with_modules("import broken\n", folder)
+        with_modules("import broken\n", folder / "script.py")
