@@ -83,6 +83,7 @@ _OWN: dict[str, tuple[Any, Any, str]] = {
     "verb": (Literal["profile", "optimize", "apply", "gate_lock", "gate_check", "export"], ..., ""),
     "subject": (str, ..., ""),
     "call": (str | None, None, ""),
+    "compile": (bool, False, ""),
     "line": (Annotated[int | None, Field(ge=1)], None, ""),
     "top": (Annotated[int, Field(ge=1)], 3, ""),
     "kernels": (list[str] | None, None, ""),

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from forewarp.mcp_server.answers import ToolAnswer
 
-_UNSAID = ("title", "maxLength", "maxItems", "maxProperties", "exclusiveMinimum", "additionalProperties")
+_UNSAID = ("title", "maxLength", "maxItems", "maxProperties", "minimum", "exclusiveMinimum", "additionalProperties")
 """Keywords that cost more tokens than they are worth; what they ask for is checked, and named in errors."""
 
 

@@ -95,7 +95,7 @@ TOOLS = (
     Tool(
         "run_verb",
         RUNS,
-        "verb subject call line top kernels task python budget deadline_s device format wait_s",
+        "verb subject call compile line top kernels task python budget deadline_s device format wait_s",
         VerbAnswer,
     ),
     Tool("search_status", READS, "run_id wait_s detail", StatusAnswer),

@@ -67,12 +67,13 @@ def verb_request(given: Mapping[str, Any], requests: Requests, home: Path, budge
         kernels = [Kernel(path=str(requests.located(name, "kernels"))) for name in given["kernels"]]
         task = given["task"] and requests.task(given["task"])
         return checked(GateLockRequest, kernels=kernels, task=task, out=str(file), **fields)
+    fields["compile"] = given["compile"]
     if verb == "apply":
         winners = [str(_module(name, requests, home)) for name in given["kernels"]]
         return checked(ApplyRequest, model=str(file), winners=winners, **fields)
     if verb == "optimize":
-        search = SearchRequest(task=str(file), place=place, budget=budget)
-        return checked(OptimizeModelRequest, search=search, top=given["top"], call=fields["call"])
+        search = SearchRequest(task=str(file), place=fields.pop("place"), budget=budget)
+        return checked(OptimizeModelRequest, search=search, top=given["top"], **fields)
     out = home / "mcp-jobs" / f"{secrets.token_hex(4)}.py" if given["line"] else None
     return checked(ProfileRequest, model=str(file), task=given["line"], out=out, deadline=given["deadline_s"], **fields)
 

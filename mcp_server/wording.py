@@ -8,7 +8,7 @@ _FLAG = re.compile(r"--([a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
 _ARGUMENTS = {
     **{name: name for name in ("task", "device", "target", "against", "model", "forecaster", "tunables")},
     **{name: name for name in ("language", "check", "args", "seed", "budget", "max_usd", "max_tokens")},
-    **{name: name for name in ("top", "call", "line", "format")},
+    **{name: name for name in ("top", "call", "compile", "line", "format")},
     "allow_tf32": "allow_tf32",
     "gradients": "gradients",
     "max_gpu_seconds": "max_gpu_seconds",

@@ -14,10 +14,12 @@ from support.small_model import TEXT
 
 from forewarp.archive.store import default_path
 from forewarp.gpu_runner.formats import task as tasks
+from forewarp.mcp_server.arguments import Requests
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.server import build_server
 from forewarp.mcp_server.spool import Spool
-from forewarp.tools.parts import Place
+from forewarp.mcp_server.verb_jobs import verb_request
+from forewarp.tools.parts import Amounts, Place
 
 pytest.importorskip("torch")
 
@@ -85,6 +87,14 @@ async def test_kernels_are_locked_and_checked_in_a_python_that_the_operator_allo
         assert row["path"] == "mine.cpp"
         told = await call(client, "describe", about="budget")
         assert told["budget"]["server"]["measurements"]["left"] == 18
+
+
+@pytest.mark.parametrize("verb", ["profile", "optimize", "apply"])
+def test_a_model_is_asked_about_as_torch_compiles_it(options: ServerOptions, verb: str) -> None:
+    given = {"verb": verb, "subject": "small.py", "kernels": ["small.py"], "compile": True, "top": 3}
+    left_out = dict.fromkeys(("call", "line", "deadline_s", "device"))
+    request = verb_request(given | left_out, Requests(options), options.folder(), Amounts())
+    assert request.model_dump()["compile"] is True
 
 
 async def test_nothing_outside_of_the_workspace_is_read(options: ServerOptions, tmp_path: Path) -> None:
