@@ -419,8 +419,8 @@ class Work:
                 f"{run_id!r} is only the beginning of run {seen.run_id}; nothing was cancelled",
                 hint="pass the whole run_id",
             )
-        started = (j for j in self.jobs.spool.jobs() if self.jobs.spool.run(j.id) == run_id)
-        self._check_owner(next(started, None), session, run_id, alone=alone)
+        works = (j for j in reversed(self.jobs.spool.jobs()) if self.jobs.spool.run(j.id) == run_id)
+        self._check_owner(next(works, None), session, run_id, alone=alone)  # that of the session that took it up last
         over = seen.ended
         if not over:
             runs.cancel(self.options.place, seen.run_id)

@@ -42,11 +42,14 @@ async def test_an_http_session_cancels_only_what_it_started(served: Served) -> N
                 assert (await call(two, "search_status", run_id=queued["run_id"]))["status"] == "queued"
                 gone = await call(one, "search_cancel", run_id=queued["run_id"])
                 assert gone["status"] == "cancelled"
-            run = await started(one, budget=2)
+            run = await started(one, budget=200)
             assert "not started by this session" in await refused(two, "search_cancel", run_id=run["run_id"])
             handle = next(j.id for j in spool().jobs() if (spool().read(j.id, "run") or "").strip() == run["run_id"])
             assert "not started by this session" in await refused(two, "search_cancel", run_id=handle)
-            await call(one, "search_cancel", run_id=handle)
+            assert (await call(one, "search_cancel", run_id=handle))["status"] == "interrupted"
+            await call(two, "search_resume", run_id=run["run_id"])
+            assert "not started by this session" in await refused(one, "search_cancel", run_id=run["run_id"])
+            await call(two, "search_cancel", run_id=run["run_id"])
 
 
 async def test_on_stdio_another_server_may_cancel_what_the_first_one_started(served: Served) -> None:
