@@ -154,13 +154,16 @@ class Archive(Connection):
         with self.whole(f"the signatures of task {task_sha256[:10]}"):
             return _load(tuple[Signature, ...], row["data"]) if row else ()
 
-    def spend(self, run: str) -> Spend:
-        """Return the totals of the run's ledger; a measurement that an ended run did not make counts as none."""
+    def spend(self, run: str, *, over: bool = False) -> Spend:
+        """Return the totals of the run's ledger; a measurement that an ended run did not make counts as none.
+
+        `over` says that the run ended, although it counts as running: its process was killed.
+        """
         total, _ = self.spend_since(run, 0)
         row = self._one(
             "SELECT count(*) AS open FROM measurement WHERE run = ? AND state = 'started'"
-            " AND (SELECT status FROM run WHERE id = ?) != 'running'",
-            (run, run),
+            " AND (? OR (SELECT status FROM run WHERE id = ?) != 'running')",
+            (run, over, run),
         )
         return replace(total, measurements=total.measurements - (int(row["open"]) if row else 0))
 

@@ -259,7 +259,7 @@ def report(archive: Archive, run_id: str) -> SearchResult:
         best=best,
         counts=Counts.of(found),
         tiers=[TierLine.of(t, cost=Price.of(t.cost)) for t in found.tiers],
-        budget=BudgetUse(spent=Amounts.of(found.spend), limit=Amounts.of(found.budget)),
+        budget=BudgetUse(spent=Amounts.of(archive.spend(row.id, over=lost(row))), limit=Amounts.of(found.budget)),
         account=AccountLines.of(found.account, said=wording.account(found.account)),
         audit=Audit.of(audits, share=share) if audits else None,
         holdout=NearShapes.of(holdout, shapes=shapes) if holdout else None,

@@ -72,7 +72,9 @@ def glance(place: Place, run_id: str) -> Glance:
         best = archive.best(row.id)
         speedup = best.measurement.speedup if best and best.measurement else None
         budget = stored(row.settings).budget
-        return Glance(row.id, row.status, lost(row), row.task.name, archive.spend(row.id), budget, speedup)
+        gone = lost(row)
+        spent = archive.spend(row.id, over=gone)
+        return Glance(row.id, row.status, gone, row.task.name, spent, budget, speedup)
 
 
 def cancel(place: Place, run_id: str) -> None:

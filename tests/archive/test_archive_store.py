@@ -98,6 +98,7 @@ def test_an_announced_measurement_is_booked_once(archive: Archive, run: str) -> 
     ]
     assert len(set(ids)) == 1
     assert archive.spend(run).measurements == 1
+    assert archive.spend(run, over=True).measurements == 0
     assert archive.trials(TASK.sha256, TARGET.name) == []
 
 
