@@ -31,9 +31,12 @@ from typing import Any
 import forewarp
 
 PROMPT = "Make {task} faster on this CPU with the tools of forewarp: forecast, measure, then a short search."
-LIMIT_S = 240
+LIMIT_S = 900
+"""For a client, on a machine with much else to do."""
 MOST_CALLS, MOST_WAITS = 10, 12
 """Calls of the server, and waits for one that still connects: some five seconds each, as long as clients try."""
+WAITS = {"WaitForMcpServers": {}, "Bash": {"command": "sleep 5"}, "exec_command": {"cmd": "sleep 5"}}
+"""Ways to wait for a server, the first that is offered: Claude Code has its own only until the server has come."""
 
 KERNEL = """\
 /*forewarp
@@ -77,10 +80,10 @@ class Played:
             self.calls[-1] |= {"answer": last["text"], "tokens": len(last["text"]) // 4}
             self.calls[-1].setdefault("seconds", round(time.monotonic() - self.calls[-1].pop("began"), 1))
         if not ours:
-            waits = {"WaitForMcpServers": {}, "exec_command": {"cmd": "sleep 5"}}
-            if (wait := next((name for name in waits if name in names), None)) and self.other.count(wait) < MOST_WAITS:
+            wait = next((name for name in WAITS if name in names), None)
+            if wait is not None and len(self.other) < MOST_WAITS:
                 self.other.append(wait)
-                return {"tool_calls": [{"name": wait, "arguments": waits[wait]}]}
+                return {"tool_calls": [{"name": wait, "arguments": WAITS[wait]}]}
             self.other.append("text")
             return {"text": "Faster swish"}
         step = self._step(task)
@@ -181,7 +184,7 @@ def command(client: str, prompt: str, url: str, flat: str, home: Path) -> list[s
     """Return how a client is run headless."""
     if client == "claude-code":
         words = ["claude", "-p", prompt, "--model", "claude-sonnet-4-5", "--mcp-config", ".mcp.json"]
-        return [*words, "--allowedTools", "mcp__forewarp", "--output-format", "json"]
+        return [*words, "--allowedTools", "mcp__forewarp,Bash(sleep:*)", "--output-format", "json"]
     if client == "codex":
         provider = f'{{name="bridge",base_url="{flat}/v1",wire_api="responses",env_key="OPENAI_API_KEY"}}'
         words = ["codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"]
