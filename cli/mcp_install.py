@@ -120,6 +120,9 @@ def install(client: str | Path | None, flags: list[str], *, only_print: bool) ->
     if NAME not in _servers(path, before, chosen.key) and (own := chosen.own) is not None:
         _run(own, _filled(chosen.add[1:], words, held), entry=held)
         printing.out(f"{' '.join(chosen.add[:3])}: {NAME} added")
+        if NAME in _servers(path, after := _text(path), chosen.key):
+            # OpenCode writes an argument such as 200 as a number, and then refuses its own file.
+            _write(path, _changed(path, after, chosen.key, entry, defaults)[0])
     else:
         _write(path, text)
         said = "unchanged" if text == before else "written" if not before else f"{NAME} set, the rest kept"

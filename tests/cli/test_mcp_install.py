@@ -269,6 +269,18 @@ def test_an_entry_that_is_there_is_changed_in_place(tmp_path: Path) -> None:
     assert 'KEY = "secret"' in file.read_text()
 
 
+def test_arguments_that_a_client_wrote_as_numbers_are_mended(tmp_path: Path) -> None:
+    file = tmp_path / ".config" / "opencode" / "opencode.jsonc"
+    file.parent.mkdir(parents=True)
+    stub(tmp_path, "opencode")
+    entry = {"type": "local", "command": ["forewarp", "mcp", "--max-measurements", 200]}
+    written = json.dumps({"theme": "dark", "mcp": {"forewarp": entry}})
+    (tmp_path / "bin" / "opencode").write_text(f"#!/bin/sh\necho '{written}' > '{file}'\n")
+    assert main(["mcp", "install", "opencode", "--max-measurements", "200"]) == 0
+    found = json.loads(file.read_text())
+    assert (found["theme"], "200" in found["mcp"]["forewarp"]["command"]) == ("dark", True)
+
+
 def test_a_command_that_fails_leaves_what_to_paste(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stub(tmp_path, "claude", fails=True)
     assert main(["mcp", "install", "claude-code"]) == 2
