@@ -227,7 +227,7 @@ def play(client: str, problem: str, name: str, args: argparse.Namespace, root: P
         thread.start()
         environment |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "any", "MCP_TIMEOUT": "60000"}
         environment |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
-        flags = ["--device", "cpu", "--archive", str(home / "archive.db")]
+        flags = ["--device", "cpu", "--archive", str(home / "archive.db"), "--max-measurements", "20"]
         install = [sys.executable, "-m", "forewarp.cli.main", "mcp", "install", client, *flags]
         installed = subprocess.run(install, cwd=project, env=environment, capture_output=True, text=True, check=True)
         words = command(client, PROMPT.format(task=name), url, f"http://127.0.0.1:{server.server_port}", home)
