@@ -242,8 +242,8 @@ def search_answer(found: SearchResult, detail: Detail, *, lost: bool, folder: st
     summary = found.summary
     if running and not found.counts.considered:
         summary = f"The run on {found.task} has begun; nothing is measured yet."
-    if lost:
-        summary += f" Its process is gone; search_resume with run_id {run} goes on with it."
+    if lost or found.status == "interrupted":
+        summary += f" search_resume with run_id {run} goes on with it."
     elif running:
         summary += f" Call search_status with run_id {run} again."
         summary += f" It shares the device with {others} other run{'s' * (others != 1)}." if others else ""

@@ -56,7 +56,7 @@ def task_text(source: str, function: str, args: str, init: str = "") -> str:
         raise UsageError(
             f"the file defines no function or class {function!r}", hint=f"it defines {', '.join(defined) or 'none'}"
         )
-    values, made = arguments.parse(args), arguments.parse(init)
+    values, made = arguments.parse(args), arguments.parse(init, "init")
     if isinstance(node, ast.FunctionDef) and made:
         raise UsageError("init is for a module's constructor", hint=f"{function} is a function: leave init out")
     if tensors := [name for name, value in made.items() if isinstance(value, Tensor)]:

@@ -49,6 +49,7 @@ def test_functions_and_modules_become_tasks() -> None:
         ("scaled", "x=float32[8], ids=int64[3]", "dim=4", "init is for a module's constructor"),
         ("Gate", "x=float32[8]", "", "init: Gate needs dim"),
         ("Gate", "x=float32[8]", "dim=float32[8]", "dim is a tensor"),
+        ("Gate", "x=float32[8]", "4", "init cannot be read at '4'"),
         ("scaled", "x=float33[8], ids=int64[3]", "", "'float33' is no dtype"),
     ],
 )

@@ -32,15 +32,15 @@ class Tensor:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 
 
-def parse(text: str) -> dict[str, Any]:
-    """Return the values that `--args` names; raises `UsageError` for what cannot be read."""
+def parse(text: str, option: str = "args") -> dict[str, Any]:
+    """Return the values that `--args`, or another option, names; raises `UsageError` for what cannot be read."""
     scalars = re.sub(r"(=\s*\w+)\[\s*\]", r"\1[()]", text)  # Python has no empty subscripts
     try:
         call = ast.parse(f"_({scalars})", mode="eval").body
     except SyntaxError:
         call = None
     if not isinstance(call, ast.Call) or call.args or any(k.arg is None for k in call.keywords):
-        raise UsageError(f"the arguments cannot be read at {text[:40]!r}", hint=_HOW)
+        raise UsageError(f"{option} cannot be read at {text[:40]!r}", hint=_HOW)
     return {k.arg: value(k.arg, k.value) for k in call.keywords if k.arg}
 
 
