@@ -22,7 +22,6 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -75,9 +74,10 @@ class Played:
         """Return the answer to a request of the client."""
         names = [t["name"] for t in request["tools"]]
         ours = {name.rpartition("forewarp_")[2].lstrip("_"): name for name in names if "forewarp_" in name}
-        last = request["messages"][-1]
-        if self.calls and last["role"] == "tool":
-            self.calls[-1] |= {"answer": last["text"], "tokens": len(last["text"]) // 4}
+        # Behind the answer of a tool, a client may remind the model of something.
+        answers = [message["text"] for message in request["messages"] if message["role"] == "tool"]
+        if self.calls and answers:
+            self.calls[-1] |= {"answer": answers[-1], "tokens": len(answers[-1]) // 4}
             self.calls[-1].setdefault("seconds", round(time.monotonic() - self.calls[-1].pop("began"), 1))
         if not ours:
             wait = next((name for name in WAITS if name in names), None)
@@ -264,34 +264,33 @@ def play(client: str, problem: str, name: str, args: argparse.Namespace, root: P
     }
 
 
-def _chosen(args: argparse.Namespace) -> Iterator[str]:
-    yield from args.client or ("claude-code", "codex", "opencode")
-
-
 def main() -> None:
     """Play all clients, and write what happened."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problem", required=True, help="KernelBench's level1/25_Swish.py")
     parser.add_argument("--bridge", required=True, help="server that answers from files")
     parser.add_argument("--clients", required=True, help="folder with the clients' node_modules")
-    parser.add_argument("--client", action="append", help="only this one; may be given several times")
+    parser.add_argument("--client", action="append", help="only this one, beside what --out has of others; repeatable")
     parser.add_argument("--out", required=True)
     args = parser.parse_args()
     # The problem's own shape takes 6 GB; this one is for a small machine.
     problem = re.sub(r"batch_size = \d+", "batch_size = 512", Path(args.problem).read_text())
     problem = re.sub(r"dim = \d+", "dim = 4096", problem)
+    chosen = args.client or ("claude-code", "codex", "opencode")
     root = Path(tempfile.mkdtemp(dir=Path(args.out).resolve().parent, prefix="clients-"))
     try:
-        runs = [play(client, problem, "swish.py", args, root) for client in _chosen(args)]
+        runs = [play(client, problem, "swish.py", args, root) for client in chosen]
     finally:
         shutil.rmtree(root, ignore_errors=True)
+    known = json.loads(Path(args.out).read_text())["runs"] if args.client and Path(args.out).exists() else []
+    others = [run for run in known if run["client"] not in chosen]
     found = {
         "version": forewarp.__version__,
         "date": time.strftime("%Y-%m-%d"),
         "problem": "KernelBench level1/25_Swish, 512 x 4096",
         "answers": "a fixed plan, see the script",
         "kernel": KERNEL,
-        "runs": runs,
+        "runs": sorted([*runs, *others], key=lambda run: run["client"]),
     }
     Path(args.out).write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     for run in runs:
