@@ -9,6 +9,7 @@ _ARGUMENTS = {
     **{name: name for name in ("task", "device", "target", "against", "model", "forecaster", "tunables")},
     **{name: name for name in ("language", "check", "args", "seed", "budget", "max_usd", "max_tokens")},
     **{name: name for name in ("top", "call", "compile", "line", "format")},
+    **{name: f"{name} of `forewarp export`" for name in ("backward", "name")},
     "allow_tf32": "allow_tf32",
     "gradients": "gradients",
     "max_gpu_seconds": "max_gpu_seconds",

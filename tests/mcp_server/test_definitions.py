@@ -88,6 +88,7 @@ def test_only_a_task_with_a_kernel_may_be_long() -> None:
         ("pass --python PATH of one that has torch", "pass python (the server's own) PATH of one that has torch"),
         ("`forewarp archive repair --archive x`", "`forewarp archive repair --archive x`"),
         ("nvcc --keep", "nvcc --keep"),
+        ("pass this one as --backward", "pass this one as backward of `forewarp export`"),
     ],
 )
 def test_flags_are_told_as_arguments(text: str, told: str) -> None:
