@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -131,12 +132,15 @@ class PatchedModel:
         """Keep a kernel that was judged before."""
         self._kept.append(winner.replacement)
 
-    def judge_alone(self) -> None:
-        """Judge the model against itself, so that it is known what a judgement takes."""
-        if self._plain:
-            self._measure(f"{self._task.reference}\n\nModelNew = Model\n", None)
-        else:
-            self._measure(self._compiled_model(), self._compiled_model())
+    def judge_alone(self, end: float = math.inf) -> None:
+        """Judge the model against itself, until `end` at most, so that it is known what a judgement takes."""
+        alone = f"{self._task.reference}\n\nModelNew = Model\n" if self._plain else self._compiled_model()
+        try:
+            with self._model.executor.until(end):
+                self._measure(alone, None if self._plain else alone)
+        except TaskError:
+            if time.monotonic() < end:
+                raise
 
     def judge(self, winner: LineKernel) -> AppliedKernel:
         """Judge a kernel together with those kept before it, and keep it where the whole is faster."""
@@ -240,11 +244,14 @@ class PatchedModel:
         other = Kernel(source=against, language="python") if against is not None else None
         kernel = Kernel(source=text, language="python")
         request = MeasureRequest(task=self._task, kernel=kernel, against=other, place=self._place)
-        begun = time.monotonic()
-        result = measure_kernel(request, executors=self._executors)
-        spent = Spend(1, result.cost.device_s, wall_s=time.monotonic() - begun)
-        self.spent, self.dearest = self.spent + spent, self.dearest | spent
-        return result
+        begun, device_s = time.monotonic(), 0.0
+        try:
+            result = measure_kernel(request, executors=self._executors)
+            device_s = result.cost.device_s
+            return result
+        finally:
+            spent = Spend(1, device_s, wall_s=time.monotonic() - begun)
+            self.spent, self.dearest = self.spent + spent, self.dearest | spent
 
 
 def _confirmed(kernels: Sequence[AppliedKernel], whole: MeasureResult | None) -> list[AppliedKernel]:

@@ -28,7 +28,7 @@ from forewarp.tools.apply_model import AppliedKernel, ApplyResult, LineKernel, P
 from forewarp.tools.export import MODULE, drop_in
 from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Interval, Part
 from forewarp.tools.profile_model import Share, open_model
-from forewarp.tools.requests import OptimizeModelRequest, ResumeRequest
+from forewarp.tools.requests import COMPILED_PROFILE_S, PROFILE_S, OptimizeModelRequest, ResumeRequest
 from forewarp.tools.run_report import BudgetUse
 from forewarp.tools.search import Own, SearchJob, open_search, prepare, resume_search
 from forewarp.tools.session import Executors, closing_executors
@@ -115,7 +115,10 @@ def open_model_search(
     prepare(search)
     with closing_executors(executors) as kept:
         stage("profiling the model")
-        model = open_model(str(search.task), request.call, search.place, kept, compile=request.compile)
+        most_s = search.budget.wall_s and min(search.budget.wall_s, COMPILED_PROFILE_S if request.compile else PROFILE_S)
+        model = open_model(
+            *(str(search.task), request.call, search.place, kept), deadline=most_s, compile=request.compile
+        )
         chosen = [(s, line) for s, line in model.lines if s.problem][: request.top]
         if not chosen:
             raise UsageError(f"no line of {model.task.name} can be made a task", hint="`forewarp profile` says why")
@@ -204,7 +207,7 @@ class ModelSearch:
 
         Raises `UsageError` where they will do for none.
         """
-        model.judge_alone()
+        model.judge_alone(self._begun + self._caps().get("wall_s", math.inf))
         self._book(model)
         lines = self.record.lines
         count = next((n for n in range(len(lines), 0, -1) if self._affords(n)), 0)
@@ -213,8 +216,8 @@ class ModelSearch:
             capped = self._capped()[0]
             least = self.spent().of(capped) + (1 + WHOLE) * self._judgement(capped)
             raise UsageError(
-                f"judging the model takes {self._judgement('wall_s'):.0f} s each time: the budget leaves no time to "
-                "search for a kernel",
+                f"judging the model takes {self._judgement('wall_s'):.0f} s or more each time: the budget leaves no "
+                "time to search for a kernel",
                 hint=f"pass {_SECONDS[capped]} {math.ceil(least)} or more",
             )
         for index in range(count, len(lines)):

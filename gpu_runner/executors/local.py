@@ -7,6 +7,7 @@ import fcntl
 import hashlib
 import importlib.metadata
 import json
+import math
 import os
 import platform
 import re
@@ -112,7 +113,7 @@ class LocalExecutor:
         `index` chooses among several GPUs. With `turn`, another executor measures at the same time, and takes turns.
         """
         self._target, self._turn = target, turn
-        self._limits = limits or Limits()
+        self._limits, self._end = limits or Limits(), math.inf
         self._python, self._cache = python, cache or default_cache()
         self._visible = visible_device(index) if target.kind == "cuda" else ""
         environment = (
@@ -180,7 +181,7 @@ class LocalExecutor:
 
     def _describe(self, task: Task) -> list[Any]:
         job = DescribeJob(task=task.without_seeds(), target=self._target)
-        limit_s = self._limits.measure_s
+        limit_s = self._bounded(self._limits.measure_s)
         return _answer_of(task, self._worker.run(job, limit_s), limit_s)["signatures"]
 
     def validate(self, task: Task, started: Callable[[str], None] = lambda _: None) -> tuple[WorkloadReport, ...]:
@@ -347,7 +348,7 @@ class LocalExecutor:
         kernels = [k for k in (kernel, other) if k is not None]
         inductor = any(map(_uses_inductor, kernels))
         inductor_s = self._limits.inductor_s if inductor else 0.0
-        limit_s = self._limits.measure_s + inductor_s * len(signatures)
+        limit_s = self._bounded(self._limits.measure_s + inductor_s * len(signatures))
         launched = self._target.kind == "cuda" and not any(k.has_host_code for k in kernels)
         how: memory.How = "launched" if launched else "cells"
         self._refuse_large(task, signatures, how)
@@ -400,6 +401,18 @@ class LocalExecutor:
         """End the processes that have the GPU open; the next measurement starts others."""
         with self._device:
             self._launcher.close()
+
+    @contextlib.contextmanager
+    def until(self, end: float) -> Generator[None]:
+        """Let descriptions and measurements take no longer than until `end`, by `time.monotonic`."""
+        self._end = end
+        try:
+            yield
+        finally:
+            self._end = math.inf
+
+    def _bounded(self, limit_s: float) -> float:
+        return max(0.0, min(limit_s, self._end - time.monotonic()))
 
     def held(self) -> contextlib.AbstractContextManager[None]:
         """Hold the device against other processes."""

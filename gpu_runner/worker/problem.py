@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, cast
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from forewarp.core.files import import_file
 from forewarp.core.values import AskedGradients, Backward, Mode, Workload
@@ -220,6 +221,28 @@ class OnNest:
         return self.module(*self._build(values))
 
 
+class DrawnOn(TorchDispatchMode):
+    """Mode in which tensors that lie elsewhere are filled with the random numbers that a device's own would get.
+
+    `torch.Tensor(…)` lies on the CPU also under `torch.device("cuda")`: weights that are drawn into it would be others
+    than those of a module that makes them by `torch.empty(…)`, at the same seed.
+    """
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self._device = torch.device(device)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Call an operation of torch; one that draws into its first argument draws on the device, then copies."""
+        named = dict(kwargs or {})
+        in_place = torch.Tag.nondeterministic_seeded in func.tags and func._schema.is_mutable
+        if not in_place or args[0].device.type == self._device.type or named.get("generator") is not None:
+            return func(*args, **named)
+        return args[0].copy_(func(torch.empty_like(args[0], device=self._device), *args[1:], **named))
+
+
 def build_model(
     module: ModuleType, name: str, reference: ModuleType, device: str, weight_seed: int, mode: Mode = "train"
 ) -> torch.nn.Module:
@@ -228,7 +251,7 @@ def build_model(
     In mode "train" it stays as its constructor leaves it, as KernelBench does.
     """
     torch.manual_seed(weight_seed)
-    with torch.device(device):
+    with torch.device(device), contextlib.nullcontext() if device == "cpu" else DrawnOn(device):
         model: torch.nn.Module = getattr(module, name)(*_init_inputs(reference))
     model = model.to(device)
     return model.eval() if mode == "eval" else model

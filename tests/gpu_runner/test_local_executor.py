@@ -371,3 +371,13 @@ def test_the_last_executor_takes_the_server_with_it(tmp_path: Path) -> None:
     assert other.probe()["torch"]
     other.close()
     assert process.poll() is not None
+
+
+def test_no_measurement_goes_on_beyond_the_end_that_it_is_given(cpu_executor: LocalExecutor) -> None:
+    task = small_task()
+    candidate = Candidate(f"import time\n{REFERENCE}\n\nModelNew = Model\ntime.sleep(60)\n", "python")
+    build = cpu_executor.compile(task, candidate)
+    cpu_executor.describe(task)
+    with cpu_executor.until(time.monotonic() + 1):
+        measured = cpu_executor.measure(task, candidate, build)
+    assert (measured.status, measured.log[:13]) == ("timeout", "stopped after")

@@ -337,3 +337,14 @@ def test_cuda_becomes_another_device(before: str, after: str) -> None:
 def test_outputs_on_several_devices_are_refused() -> None:
     with pytest.raises(TypeError, match="tensors on cpu and meta: make all of them on the inputs' device"):
         problem.outputs_of((torch.ones(2), torch.ones(2, device="meta")))
+
+
+@pytest.mark.parametrize("draw", [torch.nn.init.kaiming_uniform_, torch.nn.init.normal_, torch.Tensor.random_])
+def test_weights_made_elsewhere_are_drawn_by_the_device(draw: Any) -> None:
+    following: list[Any] = []
+    for place in ("cpu", "meta"):  # torch.Tensor(…) lies on the CPU while a module is built for a GPU
+        torch.manual_seed(1)
+        with torch.no_grad(), problem.DrawnOn("cpu"):
+            assert draw(torch.empty(4, 3, device=place)).device.type == place
+        following.append(torch.rand(3))
+    assert torch.equal(*following)
