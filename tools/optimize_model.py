@@ -115,7 +115,9 @@ def open_model_search(
     prepare(search)
     with closing_executors(executors) as kept:
         stage("profiling the model")
-        most_s = search.budget.wall_s and min(search.budget.wall_s, COMPILED_PROFILE_S if request.compile else PROFILE_S)
+        most_s = search.budget.wall_s and min(
+            search.budget.wall_s, COMPILED_PROFILE_S if request.compile else PROFILE_S
+        )
         model = open_model(
             *(str(search.task), request.call, search.place, kept), deadline=most_s, compile=request.compile
         )

@@ -139,7 +139,9 @@ class Observers:
             close_all(reply.descriptors)
             if not reply.started_s and not reply.timed_out:
                 return None
-            return Observation(*reply.ending(limit_s), reply.seconds)
+            status, log = reply.ending(limit_s)
+            # Code that goes on where the driver refuses something during a capture, such as `cublasCreate`, crashes.
+            return Observation(status, f"{NO_CAPTURE}: {log}" if status == "crashed" else log, reply.seconds)
         try:
             status, programs = str(answer["status"]), answer.get("programs", {})
             # Why it cannot be lifted says it all; what a module that fails has printed may tell why it does.

@@ -298,7 +298,7 @@ def excuse(reply: Reply, limit_s: float, task: str, *, launched: bool) -> None:
             raise TaskError(
                 f"the reference of {task} took {activity.reference_s:.0f} of the {limit_s:.0f} s that a measurement "
                 "may take; the candidate is not to blame",
-                hint="run the reference alone: if it ends, give it smaller inputs (`--size`, where the task has several)",
+                hint="run the reference alone: if it ends, give it smaller inputs (`--size`, if the task has some)",
             )
         return
     how = reply.ending(limit_s)[1]

@@ -43,7 +43,7 @@ PLAIN = "00" * 8
 
 
 NO_CAPTURE = "a forward cannot be captured as a CUDA graph"
-"""Beginning of the reason where torch refused to capture."""
+"""Beginning of the reason where torch refused to capture, or the module crashed."""
 
 
 class NotLiftable(Exception):

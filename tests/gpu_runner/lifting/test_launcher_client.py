@@ -235,11 +235,12 @@ def test_what_cannot_be_lifted_is_run_in_cells_and_says_why() -> None:
     assert worker.asked[-1][1].captures == {"candidate": True, "anchor": True}
 
 
-def test_what_torch_refused_to_capture_is_not_captured_again() -> None:
+@pytest.mark.parametrize(
+    "told", [LIFTED | {"status": "unlifted", "log": "a forward cannot be captured as a CUDA graph: .item()"}, None]
+)
+def test_what_torch_refused_to_capture_or_crashed_is_not_captured_again(told: Answer) -> None:
     def observe(document: ObserveRequest) -> Answer:
-        if document.module is None:
-            return LIFTED
-        return LIFTED | {"status": "unlifted", "log": "a forward cannot be captured as a CUDA graph: .item()"}
+        return LIFTED if document.module is None else told
 
     worker = Worker(observe=observe, measure=RESULT)
     measured(worker)
