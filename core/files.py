@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import threading
 from functools import lru_cache
 from pathlib import Path
@@ -17,12 +18,14 @@ def template(module: str, name: str) -> Template:
     return Template((Path(module).parent / name).read_text(encoding="utf-8"))
 
 
-def import_file(path: Path, name: str) -> ModuleType:
-    """Run a file as a module of this name, which is not registered; raises what running it raises."""
+def import_file(path: Path, name: str, *, register: bool = False) -> ModuleType:
+    """Run a file as a module, which dataclasses within it ask to `register`; raises what running it raises."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    if register:
+        sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
 

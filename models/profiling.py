@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import resource
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -65,7 +64,6 @@ def _checked(job: TaskJob, work: Callable[[torch.nn.Module, Any], Any]) -> Any:
     try:
         with running_reference("the model"), torch.no_grad():
             loaded = load_problem(job, job.workloads[0], _SEED)
-            sys.modules[loaded.module.__name__] = loaded.module  # torch.export imports what it has traced
             model = build_model(loaded.module, "Model", loaded.module, job.device, _SEED, job.task.mode)
             return work(model, loaded.arguments(_SEED, job.device))
     except NoGraph as e:

@@ -474,7 +474,9 @@ def _answer_of(task: Task, reply: Reply, limit_s: float, late: str = "") -> dict
         failed = replace(failed, log=failed.log or reply.log)
     why, hint = f"{failed.error}\n{failed.log}".strip(), failed.hint or "run the file under Python first"
     hint = late if late and reply.timed_out else hint
-    if any(sign in why for sign in _REFUSALS):
+    if "/multiprocessing/" in why:
+        hint = "a task's code has no memory to share with processes of its own: load data with num_workers=0"
+    elif any(sign in why for sign in _REFUSALS):
         hint = (
             "a task's code runs without network, and no files exist for it but its own and its tools': name folders "
             f"that it has to read in {READABLE}, separated by colons; relative paths begin in the first of them "

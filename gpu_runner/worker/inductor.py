@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -103,7 +102,6 @@ class _Trial:
         self._reference = job.task.reference
         self._several = len(job.workloads) > 1
         self._problem = load_problem(job, job.workloads[0], _SEED)
-        sys.modules[self._problem.module.__name__] = self._problem.module  # torch.compile looks globals up there
         self._values = self._problem.inputs(_SEED, self._kind)
         values = copies(self._values)
         with FlopCounterMode(display=False) as counted:

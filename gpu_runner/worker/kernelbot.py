@@ -46,7 +46,7 @@ class _Texts(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 
     def get_code(self, fullname: str) -> CodeType:
         filename = _filename(fullname)
-        return compile(retarget(self.texts[fullname], filename, self.device), filename, "exec")
+        return compile(retarget(self.texts[fullname], filename, self.device), filename, "exec", dont_inherit=True)
 
     def is_package(self, fullname: str) -> bool:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,9 +47,9 @@ def running_reference(doing: str) -> Generator[None]:
 
 
 def load_module(source: str, name: str, constants: Mapping[str, Any]) -> ModuleType:
-    """Run a KernelBench file as a module and set a workload's constants in it."""
-    module = ModuleType(name)
-    exec(compile(source, f"<{name}>", "exec"), module.__dict__)
+    """Run a KernelBench file as a module, registered by its name, and set a workload's constants in it."""
+    module = sys.modules[name] = ModuleType(name)  # dataclasses, torch.export and torch.compile look it up there
+    exec(compile(source, f"<{name}>", "exec", dont_inherit=True), module.__dict__)
     unknown = sorted(k for k in constants if k not in module.__dict__)
     if unknown:
         raise ReferenceFailed(f"the workload sets {', '.join(unknown)}, which the reference does not define")
@@ -60,7 +61,7 @@ def import_text(source: str, name: str = "candidate_module") -> ModuleType:
     """Import text from a file of its own, because Triton reads a kernel's text through `inspect`."""
     with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as f:
         f.write(source)
-    return import_file(Path(f.name), name)
+    return import_file(Path(f.name), name, register=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -348,3 +348,11 @@ def test_weights_made_elsewhere_are_drawn_by_the_device(draw: Any) -> None:
             assert draw(torch.empty(4, 3, device=place)).device.type == place
         following.append(torch.rand(3))
     assert torch.equal(*following)
+
+
+@pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
+def test_dataclasses_in_a_task_and_a_candidate_are_what_they_are_in_a_script(future: str) -> None:
+    text = f"{future}from dataclasses import dataclass, fields\n\n@dataclass\nclass Config:\n    width: int = 8\n"
+    for module in (load_module(text, "reference", {}), import_text(text)):
+        (field,) = module.fields(module.Config)
+        assert field.type == ("int" if future else int)
