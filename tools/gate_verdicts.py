@@ -55,14 +55,13 @@ def judge(log_ratios: Sequence[float], threshold: float, tests: int) -> PairedRa
     decided. Raises ValueError below two rounds.
     """
     n = len(log_ratios)
-    centre, error = fmean(log_ratios), stdev(log_ratios) / math.sqrt(n)
-    within, shown = (error * _quantile(1 - p, n - 1) for p in (ALARM_ERROR / len(ROUNDS), 0.025))
+    centre, shown = fmean(log_ratios), _student(log_ratios, 0.025)
     margin, verdict = math.log1p(threshold), None
     beyond = sum((ratio if centre > 0 else -ratio) > margin for ratio in log_ratios)
     alarming = _sign_test(beyond, n) <= ALARM_ERROR / (tests * len(ALARM_ROUNDS))
     if n in ALARM_ROUNDS and abs(centre) > margin and alarming:
         verdict = "slower" if centre > 0 else "faster"
-    elif n in ROUNDS and abs(centre) + within <= margin:
+    elif n in ROUNDS and decided_within(log_ratios) <= threshold:
         verdict = "same"
     return PairedRatio(math.exp(centre), math.exp(centre - shown), math.exp(centre + shown), verdict)
 
@@ -73,6 +72,22 @@ def first_verdict(log_ratios: Sequence[float], threshold: float, tests: int) -> 
         if n <= len(log_ratios) and (found := judge(log_ratios[:n], threshold, tests)).verdict is not None:
             return found
     return judge(log_ratios, threshold, tests)
+
+
+def decided_within(log_ratios: Sequence[float]) -> float:
+    """Return the least threshold at which the last look at a shape's rounds says `same`, at the error rate of `judge`.
+
+    It needs no correction for having been chosen afterwards: it is where the interval of that look ends.
+    """
+    n = max(n for n in ROUNDS if n <= len(log_ratios))
+    at_look = log_ratios[:n]
+    return math.expm1(abs(fmean(at_look)) + _student(at_look, ALARM_ERROR / len(ROUNDS)))
+
+
+def _student(values: Sequence[float], p: float) -> float:
+    """Return half the width of Student's interval for the mean; `p` is the chance that it is missed on one side."""
+    n = len(values)
+    return stdev(values) / math.sqrt(n) * _quantile(1 - p, n - 1)
 
 
 def _sign_test(beyond: int, n: int) -> float:

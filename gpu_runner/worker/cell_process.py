@@ -128,7 +128,7 @@ def live(
         os.chdir(how.folder)
         environment.use_folder(how.folder)
         in_force = protections.take(how)  # which the judge may find too little
-        environment.enter_readable()
+        environment.begin_script()
         os.write(telling, "\n".join(in_force).encode())
         os.close(telling)
         _serve(line, loader)

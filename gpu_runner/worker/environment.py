@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,8 +38,9 @@ def allowed(environment: Mapping[str, str]) -> dict[str, str]:
     return passed
 
 
-def enter_readable() -> None:
-    """Go to the first folder that the user lets confined code read, so that scripts find files by relative paths."""
+def begin_script() -> None:
+    """Begin as a script of the user's would: no arguments, in the first folder that they let confined code read."""
+    sys.argv[1:] = []  # scripts parse them, and the server's are not theirs
     folder = next(filter(os.path.isdir, named_readable(os.environ)), None)
     if folder is not None:
         with contextlib.suppress(OSError):

@@ -11,7 +11,6 @@ import json
 import os
 import select
 import signal
-import sys
 import tempfile
 from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import replace
@@ -82,10 +81,9 @@ def confine_task(
     if needs_caution(folder, device):
         how = replace(how, cautious=True)
     os.chdir(how.folder)
-    sys.argv[1:] = []  # scripts parse them, and the server's are not theirs
     environment.use_folder(how.folder)
     in_force = protections.confine(how)
-    environment.enter_readable()
+    environment.begin_script()
     return in_force
 
 

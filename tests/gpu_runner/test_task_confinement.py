@@ -270,7 +270,9 @@ def test_relative_paths_begin_in_the_first_folder_that_may_be_read(
     executor = LocalExecutor(detect_cpu())
     try:
         task = small_task(REFERENCE.replace("return [0.5]", f"return [{reading}]"))
-        candidate = Candidate(f"{REFERENCE}\n\nModelNew = Model\nopen('bias.txt')\n", "python")
+        candidate = Candidate(
+            f"import sys\n{REFERENCE}\n\nModelNew = Model\nopen('bias.txt')\nassert not sys.argv[1:]\n", "python"
+        )
         measured = executor.measure(task, candidate, executor.compile(task, candidate))
     finally:
         executor.close()

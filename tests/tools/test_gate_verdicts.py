@@ -16,6 +16,7 @@ from forewarp.tools.gate_verdicts import (
     ALARM_ROUNDS,
     CARD_SPREAD,
     ROUNDS,
+    decided_within,
     differences,
     forecast_sign,
     judge,
@@ -141,6 +142,15 @@ def test_precise_rounds_decide(slower: float, verdict: str) -> None:
 def test_noisy_rounds_decide_nothing() -> None:
     for slower in (0.0, 0.03, -0.03):
         assert judge(rounds(slower, ROUNDS[0], sd=0.05), 0.02, 20).verdict is None
+
+
+def test_noisy_rounds_tell_the_threshold_at_which_they_are_the_same() -> None:
+    for n in (5, 7, 19):
+        found = rounds(0.01, n, sd=0.05)
+        within = decided_within(found)
+        last = found[: max(look for look in ROUNDS if look <= n)]
+        assert judge(last, within * 1.001, 20).verdict == "same"
+        assert judge(last, within * 0.999, 20).verdict is None
 
 
 def test_nothing_is_decided_between_looks() -> None:
