@@ -342,8 +342,8 @@ def _heed_times(state: _State, timed: TimedKernel) -> None:
             within = math.ceil(1000 * verdicts.decided_within(ratios)) / 10
             said += (
                 f", single ones from {least:+.2g} to {most:+.2g} %: new processes run it at other speeds, or other "
-                f"work disturbs them. It is the same within {within:g} %, at an error rate of {verdicts.ALARM_ERROR:.0%}: "
-                f"that is what --threshold {within:g}% would say"
+                f"work disturbs them. It is the same within {within:g} %, at an error rate of "
+                f"{verdicts.ALARM_ERROR:.0%}: that is what --threshold {within:g}% would say"
             )
         state.say(verdict, f"{name}: {said}")
 
