@@ -33,6 +33,8 @@ from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Part, Place, 
 from forewarp.tools.requests import GateCheckRequest
 from forewarp.tools.session import Executors
 
+_TELLING = 20.0
+"""Most percent within which that a kernel is the same is worth saying."""
 GateStatus = Literal["passed", "worse", "open", "interrupted"]
 
 
@@ -339,12 +341,13 @@ def _heed_times(state: _State, timed: TimedKernel) -> None:
         said += f"after {wording.counted(len(ratios), 'round')}"
         if interval and verdict == "too noisy":
             least, most = (100 * math.expm1(end(ratios)) for end in (min, max))
-            within = math.ceil(1000 * verdicts.decided_within(ratios)) / 10
             said += (
                 f", single ones from {least:+.2g} to {most:+.2g} %: new processes run it at other speeds, or other "
-                f"work disturbs them. It is the same within {within:g} %, at an error rate of "
-                f"{verdicts.ALARM_ERROR:.0%}: that is what --threshold {within:g}% would say"
+                "work disturbs them"
             )
+            if (within := math.ceil(1000 * verdicts.decided_within(ratios)) / 10) <= _TELLING:
+                error = f"at an error rate of {verdicts.ALARM_ERROR:.0%}"
+                said += f". It is the same within {within:g} %, {error}: that is what --threshold {within:g}% would say"
         state.say(verdict, f"{name}: {said}")
 
 

@@ -197,6 +197,7 @@ def log_ratios(
 ) -> dict[str, float]:
     """Return log(new / old) by workload: the median over ABBA blocks of stretches that both sides have.
 
+    On a CPU others only ever add to a call's time, so that it is the shortest call of each side in these stretches.
     `counts` are the samples at the end of each stretch. Where there are too few for a block, all stretches count alike.
     """
     old, new = (
@@ -205,7 +206,12 @@ def log_ratios(
     )
     found: dict[str, float] = {}
     for workload in old.keys() & new.keys():
-        ratios = [n - o for o, n in zip(old[workload], new[workload], strict=False)]
+        pairs = list(zip(old[workload], new[workload], strict=False))
+        if kind == "cpu":
+            least_old, least_new = map(min, zip(*pairs, strict=True))
+            found[workload] = least_new - least_old
+            continue
+        ratios = [n - o for o, n in pairs]
         blocks = [fmean(pair) for pair in zip(ratios[::2], ratios[1::2], strict=False)]
         found[workload] = median(blocks or ratios)
     return found
@@ -224,12 +230,9 @@ def _levels(
 
 
 def _level(kind: DeviceKind, values: Sequence[float]) -> float:
-    """Return the level of some log times: on a GPU the mean without the lowest and the highest fifth.
-
-    On a CPU, where others only ever add to a call's time, it is the lowest decile.
-    """
-    ordered = sorted(values)
+    """Return the level of some log times: on a GPU the mean without the lowest and the highest fifth."""
     if kind == "cpu":
-        return ordered[len(ordered) // 10]
+        return min(values)
+    ordered = sorted(values)
     cut = len(ordered) // 5
     return fmean(ordered[cut : len(ordered) - cut])
