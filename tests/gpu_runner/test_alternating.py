@@ -108,7 +108,7 @@ def test_stretches_beyond_the_other_sides_are_left_out() -> None:
 
 def test_others_on_a_processor_only_add() -> None:
     quiet, busy = measurement([1.0, 1.0], each=16), measurement([1.0, 1.0], each=16)
-    slow = tuple(s * (1.5 if i % 4 else 1) for i, s in enumerate(busy.workloads[0].candidate_s))
+    slow = tuple(s * (1.0 if i == 20 else 1.5) for i, s in enumerate(busy.workloads[0].candidate_s))
     timing = WorkloadTiming("only", 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, candidate_s=slow, anchor_s=slow)
     disturbed = Measurement("ok", "tie", "device", "T0", workloads=(timing,))
     assert log_ratios("cpu", (quiet, disturbed), (ends(2, 16), ends(2, 16)))["only"] == 0.0
