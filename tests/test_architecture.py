@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -64,11 +65,23 @@ def modules() -> dict[str, Path]:
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    """Return the tree of a file, which most tests here look at."""
+    return ast.parse(path.read_text())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _trees() -> Iterator[None]:
+    yield
+    parsed.cache_clear()  # hundreds of thousands of objects
+
+
+@cache
 def imported(path: Path, *, at_once: bool = False) -> frozenset[str]:
     """Return the modules of the product that one imports, anywhere in its text, or `at_once` as it is imported."""
     found: set[str] = set()
     known = modules()
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "forewarp":
             home = (node.module or "").removeprefix("forewarp").removeprefix(".")
@@ -122,7 +135,7 @@ def test_a_public_name_is_one_thing() -> None:
     """Classes have names of their own in the whole project; only an alias may be written twice, if it is the same."""
     found: dict[str, set[str]] = {}
     for name, path in modules().items():
-        for node in ast.parse(path.read_text()).body if not name.startswith("tasks.") else ():
+        for node in parsed(path).body if not name.startswith("tasks.") else ():
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, set()).add(name)
             elif isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Name):
@@ -141,7 +154,7 @@ def test_the_worker_needs_the_standard_library_numpy_and_torch_only(package: str
         allowed |= {"pynvml"} if path.name == "conditions.py" else set()
         # Where the parser is missing, a trace says that CUDA extensions are not read.
         allowed |= {"tree_sitter", "tree_sitter_cuda"} if path.name in ("cuda_source.py", "host_code.py") else set()
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 names = [node.module or ""]
@@ -162,7 +175,7 @@ def test_no_face_starts_with_torch() -> None:
         reached |= new
         new = {n for name in new for n in imported(known[name], at_once=True) if n in known} - reached
     for path in (known[name] for name in reached):
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or ""]
                 assert not {n.split(".")[0] for n in names} & {"torch", "triton"}, path
@@ -173,7 +186,7 @@ def test_the_command_line_writes_through_two_modules_only() -> None:
     for path in [p for room in ("agent", "cli", "report", "tools") for p in (ROOT / room).rglob("*.py")]:
         if path.relative_to(ROOT).as_posix() in ("cli/printing.py", "report/display.py"):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 writes = called in (
