@@ -203,19 +203,19 @@ class _Check:
         for number, (target, before) in enumerate(kernel.compiled.items()):
             try:
                 check = self.request.check and not runs and not number
+                past = None if old is None else state.files.inspect(target, old)
                 found = state.files.inspect(target, python, check=check)
-                past = found if old is None else state.files.inspect(target, old)
             except TaskError as e:
                 state.say("not compared", e.message)
                 return
-            if found is None or past is None or not _compiles(state, found, target):
+            if found is None or not _compiles(state, found, target):
                 return
-            if past.status != "ok":
+            if past is not None and past.status != "ok":
                 why = past.log.partition("\n")[0]
                 state.say("not compared", f"{target}: it does not compile in the old environment: {why}", past.log)
                 return
-            codes = (launches_of(past) if old else before), launches_of(found)
-            signs = [] if old and runs else verdicts.signs_of_slower(*codes)
+            codes = (launches_of(past) if past else before), launches_of(found)
+            signs = [] if past and runs else verdicts.signs_of_slower(*codes)
             if old is None:
                 now = state.files.forecast(target, python)
                 signs.append(verdicts.forecast_sign(kernel.forecasts.get(target), now, margin))

@@ -23,6 +23,7 @@ from support.small_tasks import CUDA, REFERENCE, cpp
 from forewarp.archive.store import Archive, default_path
 from forewarp.cli.main import GROUPS, build_app, main
 from forewarp.report import documents
+from forewarp.tools.gate_lock import LockedKernel, write_lock
 from forewarp.tools.requests import LOCK_NAME
 
 ONE_SHAPE = REFERENCE.replace("ROWS, COLS = 64, 256", "ROWS, COLS = 16, 64")
@@ -52,6 +53,14 @@ def lock_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def locked(run: Run, lock_file: Path) -> Run:
     """Run a command as `run` does, in a folder where softmax.cu is locked."""
     shutil.copy(lock_file, LOCK_NAME)
+    return run
+
+
+@pytest.fixture
+def listed(run: Run) -> Run:
+    """Run a command as `run` does, in a folder whose lock names softmax.cu, and knows nothing of its code."""
+    about: dict[str, Any] = {"tunables": {}, "language": "cuda", "sha256": "1", "task": "problem.py"}
+    write_lock(Path(LOCK_NAME), [LockedKernel(path="softmax.cu", compiled={"h200": []}, **about)])
     return run
 
 
@@ -134,9 +143,9 @@ def test_what_a_budget_leaves_is_not_the_same(run: Run) -> None:
     assert (exit_code, found["measurements"]) == (3, 1)
 
 
-def test_a_missing_task_says_nothing_of_the_kernel(locked: Run) -> None:
+def test_a_missing_task_says_nothing_of_the_kernel(listed: Run) -> None:
     Path("problem.py").unlink()
-    exit_code, found = locked("gate", "--device", "none")
+    exit_code, found = listed("gate", "--device", "none")
     assert (exit_code, found["status"]) == (75, "open")
     assert verdicts(found) == {"softmax.cu": "not compared"}
 
@@ -152,15 +161,15 @@ def test_a_missing_task_says_nothing_of_the_kernel(locked: Run) -> None:
         (("gate", "--device", "cpu", "--python", "nowhere/python", "--python", HERE), 69, "cannot be started"),
     ],
 )
-def test_what_cannot_be_done_is_said(locked: Run, arguments: tuple[str, ...], exit_code: int, said: str) -> None:
-    code, found = locked(*arguments)
+def test_what_cannot_be_done_is_said(listed: Run, arguments: tuple[str, ...], exit_code: int, said: str) -> None:
+    code, found = listed(*arguments)
     assert code == exit_code
     assert said in found["error"]["message"].replace("'", "")
 
 
-def test_times_that_were_demanded_need_their_device(locked: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_that_were_demanded_need_their_device(listed: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    code, found = locked("gate", "check", "--device", "cuda:63", "--python", HERE, "--python", HERE)
+    code, found = listed("gate", "check", "--device", "cuda:63", "--python", HERE, "--python", HERE)
     assert (code, found["error"]["code"]) == (69, "device")
 
 
