@@ -13,8 +13,6 @@ from forewarp.core.trees import MISSING
 from forewarp.surrogate import pretrained
 from forewarp.surrogate.evaluation import metrics
 
-lightgbm = pytest.importorskip("lightgbm")
-
 
 @pytest.fixture(scope="module")
 def kernels() -> Data:
@@ -117,6 +115,8 @@ def test_rows_walk_to_their_leaves() -> None:
 
 
 def test_as_lightgbm_says() -> None:
+    import lightgbm
+
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 4))
     x[rng.random(x.shape) < 0.2] = np.nan

@@ -84,7 +84,11 @@ def test_hostile_text_does_nothing_to_a_terminal(code: str) -> None:
 COMMANDS = ("::error::x", "  ::set-output name=a::b", "a ##[error]x", "##vso[task.setvariable variable=a]b")
 
 
-def test_no_line_is_a_command_to_continuous_integration(tmp_path: Path) -> None:
+def test_no_line_is_a_command_to_continuous_integration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
     plan = '/*forewarp\nfunction = "f"\ninputs = ["x"]\noutputs = ["y"]\nargs = ["x", "y"]\n*/\n'
     (tmp_path / "bad.cpp").write_text(plan + "\n".join(f"#warning {text}\n{text}" for text in COMMANDS))
     raised = f"    raise RuntimeError({os.linesep.join(('', *COMMANDS))!r})\n"
@@ -98,20 +102,15 @@ def test_no_line_is_a_command_to_continuous_integration(tmp_path: Path) -> None:
         ["show", "\n::error::x\n##[error]y"],
         ["-p", "/task \n::error::x"],
     ]
-    program = "import json, sys\nfrom forewarp.cli.main import main\n"
-    program += "for sys.argv[1:] in json.loads(sys.argv[1]): main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, json.dumps(verbs)],
-        env=os.environ | {"GITHUB_ACTIONS": "true", "FOREWARP_ARCHIVE": str(tmp_path / "a.db")},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    lines = (done.stdout + done.stderr).splitlines()
+    for stream in ("stdout", "stderr"):  # which `main` replaces
+        monkeypatch.setattr(sys, stream, getattr(sys, stream))
+    for verb in verbs:
+        main(verb)
+    said = capsys.readouterr()
+    lines = (said.out + said.err).splitlines()
     assert [line for line in lines if line.strip().startswith("::") or re.search(r"##\w*\[", line)] == []
     assert any(": :error::x" in line for line in lines)
-    document = next(json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    document = next(json.loads(line) for line in said.out.splitlines() if line.startswith("{"))
     assert "##[error]x" in json.dumps(document)
 
 

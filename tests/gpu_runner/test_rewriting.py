@@ -8,7 +8,6 @@ import sys
 
 import pytest
 import torch
-from torch._inductor.decomposition import decompositions
 
 from forewarp.gpu_runner.worker.rewriting import blocks_per_row, parts, split_products, written_out
 
@@ -22,6 +21,8 @@ def test_three_parts_of_eight_bits_are_the_number() -> None:
 
 
 def test_products_that_are_not_of_fp32_stay_and_all_is_as_before_afterwards() -> None:
+    from torch._inductor.decomposition import decompositions  # takes a second
+
     before = dict(decompositions)
     with split_products():
         half = torch.randn(4, 4, dtype=torch.bfloat16)

@@ -350,7 +350,7 @@ def test_a_pool_cannot_validate(tmp_path: Path) -> None:
         validate_task(ValidateRequest(task=recorded.task, place=Place(device="replay", pool=recorded.pool)))
 
 
-LARGE = {"layernorm_gelu", "rmsnorm", "softmax"}
+LARGE = {"cross_entropy", "layernorm_gelu", "rmsnorm", "softmax"}
 """Bundled tasks whose validation takes several seconds each."""
 
 

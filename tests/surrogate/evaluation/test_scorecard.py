@@ -3,7 +3,6 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn import metrics as sk
 from support.judged_pool import SPEEDUPS, Oracle, rows
 
 from forewarp.core import bins
@@ -78,6 +77,8 @@ def made(tasks=6, each=40, seed=0, judges=True) -> Answers:
 
 
 def test_figures_against_scikit_learn_and_scipy():
+    from sklearn import metrics as sk  # takes a second
+
     given = made()
     found = figures(given)
     good = [r for r in given.rows if r.case.speedup]
