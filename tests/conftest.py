@@ -74,7 +74,9 @@ def cpu_executor(_session_cache: None) -> Iterator[LocalExecutor]:
     from forewarp.gpu_runner.devices import detect_cpu
     from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 
-    made = LocalExecutor(detect_cpu(), limits=Limits(compile_s=60, memory=2 << 30))
+    # Speed decides no test, so it is timed as shortly as can be.
+    limits = Limits(compile_s=60, memory=2 << 30, time_s=0.02, looks=(4,))
+    made = LocalExecutor(detect_cpu(), limits=limits)
     yield made
     # Closing twice is fine for one that has worked, too.
     made.close()

@@ -128,17 +128,17 @@ def test_a_grid_that_is_too_small_for_the_tasks_rows_is_incorrect(executor: Loca
     assert check.workloads[0].constants["ROWS"] == 4096
 
 
-def flat_module(before: str, *, grid: str = "min(1024, triton.cdiv(x.numel(), 1024))", after: str = "") -> Candidate:
+def flat_module(before: str, *, grid: str = "min(128, triton.cdiv(x.numel(), 8192))", after: str = "") -> Candidate:
     """Return a module for FLAT that makes y by `before`, and launches by default too few programs for it."""
     kernel = f"x, y, n, BLOCK: tl.constexpr\ni = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n{STORE}"
-    return modules.module(kernel, f"{before}\nk[({grid},)](x, y, x.numel(), BLOCK=1024)\n{after}\nreturn y")
+    return modules.module(kernel, f"{before}\nk[({grid},)](x, y, x.numel(), BLOCK=8192)\n{after}\nreturn y")
 
 
 def test_outputs_that_programs_are_too_few_to_fill_are_named(executor: LocalExecutor) -> None:
     few = "at most 25.0% of {} is ever written: too few programs; at the task's own shape, N = 4198400"
     check = executor.check(FLAT, flat_module("y = torch.empty_like(x)"))
     assert (check.status, messages(check)) == ("ok", [few.format("output 0")]), check
-    plan = plans.flat(plans.RIGHT_DOUBLE, grid="min(1024, cdiv(numel(x), BLOCK))", constants={"BLOCK": 1024})
+    plan = plans.flat(plans.RIGHT_DOUBLE, grid="min(128, cdiv(numel(x), BLOCK))", constants={"BLOCK": 8192})
     assert messages(executor.check(FLAT, plan)) == [few.format("y")]
 
 
@@ -150,16 +150,16 @@ FILLED: dict[str, Candidate] = {
     "full from the start": flat_module("y = x * 2"),
     "by two launches": flat_module(
         f"y = torch.empty_like(x)\n{TAIL}r = x.numel() - h\nif r:\n"
-        "    k[(triton.cdiv(r, 1024),)](x[h:], y[h:], r, BLOCK=1024)"
+        "    k[(triton.cdiv(r, 8192),)](x[h:], y[h:], r, BLOCK=8192)"
     ),
     "by every fourth program": modules.module(
         "x, y, n, BLOCK: tl.constexpr\np = tl.program_id(0)\nif p % 4 == 1:\n"
         f"    i = (p - 1) * BLOCK + tl.arange(0, 4 * BLOCK)\n    {STORE}",
-        "y = torch.empty_like(x)\nk[(4 * triton.cdiv(x.numel(), 4096),)](x, y, x.numel(), BLOCK=1024)\nreturn y",
+        "y = torch.empty_like(x)\nk[(4 * triton.cdiv(x.numel(), 32768),)](x, y, x.numel(), BLOCK=8192)\nreturn y",
     ),
     "but for a rest that is not returned": flat_module(
         "n = x.numel()\ny = torch.empty(-(-n >> 20) << 20 if n > 1 << 20 else n)[:n]",
-        grid="triton.cdiv(x.numel(), 1024)",
+        grid="triton.cdiv(x.numel(), 8192)",
     ),
 }
 
