@@ -92,3 +92,13 @@ def h200_executor(_session_cache: None) -> Iterator[LocalExecutor]:
     made = LocalExecutor(known_targets()["h200"])
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _server_of_tuners(_session_cache: None) -> Iterator[None]:
+    """Keep the server that tuners of files share, once one has started it."""
+    from forewarp.gpu_runner.executors.client import WorkerClient
+
+    client = WorkerClient()
+    yield
+    client.close()
