@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from forewarp.core import bins, serde
 from forewarp.core.protocols import Forecaster, ForecastMemory, Subject, Trial
 from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
+from forewarp.surrogate.blas import one_thread
 from forewarp.surrogate.drift import Drift
 
 Array = NDArray[np.float64]
@@ -355,5 +356,6 @@ def _mode(
         away = ((x - centre) / scales) ** 2
         return loss(x) + float(np.log1p(away[:2]).sum() + away[2:].sum())
 
-    found: list[Any] = [minimize(posterior, s, method="L-BFGS-B", bounds=bounds, options=_SEARCH) for s in starts]
+    with one_thread():
+        found: list[Any] = [minimize(posterior, s, method="L-BFGS-B", bounds=bounds, options=_SEARCH) for s in starts]
     return [round(float(v), 4) for v in min(found, key=lambda f: f.fun).x]

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, cholesky, solve_triangular
 from scipy.linalg import lapack as _lapack
 from scipy.optimize import minimize
-from threadpoolctl import ThreadpoolController
 
+from forewarp.surrogate.blas import one_thread
 from forewarp.surrogate.pretrained import BROAD, Variances
 
 Array = NDArray[np.float64]
@@ -136,7 +135,7 @@ class Posterior:
     def predict(self, rows: Array) -> tuple[Array, Array]:
         """Return mean and standard deviation of a new measurement at each row."""
         k = self.kernel
-        with _one_thread():
+        with one_thread():
             across = k.between(rows, self.rows)
             known = solve_triangular(self.factor, across.T, lower=True, check_finite=False)
             variance = k.level + k.offset + k.amplitude + k.white - np.einsum("ij,ij->j", known, known)
@@ -154,24 +153,11 @@ def fit(
     dimensions = rows.shape[1] - 1
     lengths = np.full(dimensions, _LENGTH * math.sqrt(max(1, dimensions)))
     kernel = Covariance(prior.choice, lengths, prior.program, _SHARE, prior.level, _WHITE)
-    with _one_thread():
+    with one_thread():
         if learn:
             chosen = np.linspace(0, len(y) - 1, min(len(y), _MAX_FIT)).astype(int)
             kernel = kernel.at(_mode(kernel, rows[chosen], y[chosen], noise[chosen], quick=quick))
         return Posterior.of(kernel, rows, y, noise)
-
-
-def _one_thread() -> Any:
-    """Keep linear algebra to one thread: threads that wait for each other make these small matrices slower, not faster.
-
-    On a loaded machine, several times slower.
-    """
-    return _controller().limit(limits=1, user_api="blas")
-
-
-@lru_cache(maxsize=1)
-def _controller() -> Any:
-    return ThreadpoolController()
 
 
 def _mode(kernel: Covariance, rows: Array, y: Array, noise: Array, *, quick: bool) -> Array:
