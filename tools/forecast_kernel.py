@@ -248,6 +248,14 @@ def forecast_kernel(
     )
 
 
+def forecast_builds(opened: Session, candidates: Sequence[Candidate]) -> list[tuple[Build, Forecast | None]]:
+    """Compile candidates for a device that need not be here, and forecast those that compile."""
+    builds = _compiled(opened, {c.sha256: c for c in candidates}, alone=False)
+    forecaster = _forecaster(opened, "learned", None, at_hand=False)
+    forecasts = _forecasts(opened, forecaster, builds, None)[1]
+    return [(with_facts.build, forecasts.get(sha256)) for sha256, with_facts in builds.items()]
+
+
 @contextmanager
 def _opened(request: ForecastRequest, executors: Executors | None) -> Generator[Session]:
     place = request.place

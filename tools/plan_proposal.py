@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -63,7 +64,7 @@ def proposed(candidate: Candidate, task: Task, signature: Signature) -> str:
         plans.resolve(plans.parse(Candidate(text, candidate.language)), signature, {})
     except (CandidateError, SyntaxError):
         return ""
-    bare = [k.name for k in found if candidate.language != "triton" and '"C"' not in k.head]
+    bare = [k.name for k in found if candidate.language != "triton" and '"C"' not in k.head and not k.templates]
     changed = f' and extern "C" before the void of {", ".join(bare)},' if bare else ""
     guessed = " look at what is marked as a guess," if "a guess" in text else ""
     return f"put this in front of it,{changed}{guessed} then do the same again.\n\n{text}"
@@ -113,6 +114,7 @@ class _Plan:
         """The input with most dimensions, whose rows and columns those of kernels are."""
         self._rank = len(self._held[self._main].shape)
         self._buffers: dict[str, tuple[str, bool]] = {}
+        self._constraints: list[str] = []
         self._tables: dict[str, dict[str, str]] = {"params": {}, "tunables": {}, "constants": {}, "scratch": {}}
 
     def _numbers_passed(self, task: Task) -> dict[str, str]:
@@ -130,6 +132,7 @@ class _Plan:
         launches = [line for kernel in kernels for line in self._launch(kernel)]
         names = self._names
         lines = ["format = 1", f"inputs = {json.dumps(names.inputs)}", f"outputs = {json.dumps(names.outputs)}"]
+        lines += [f"constraints = {json.dumps(self._constraints)}"] if self._constraints else []
         if kernels[0].host:
             lines, launches = [*lines, *launches], []
         else:
@@ -171,7 +174,10 @@ class _Plan:
 
     def _launch(self, kernel: UnplannedKernel) -> Iterator[str]:
         """Yield the lines of a launch, arguments one by one with the parameters that they are for."""
-        yield f'{"function" if kernel.host else "kernel"} = "{kernel.name}"'
+        instance = f"<{', '.join(self._template(kernel))}>" if kernel.templates else ""
+        yield f'{"function" if kernel.host else "kernel"} = "{kernel.name}{instance}"'
+        for name, value in kernel.macros.items():
+            self._tables["tunables"][name] = f"[{value}, {max(1, value // 2)}, {2 * value}]{_GUESS}"
         yield "args = ["
         for p in kernel.parameters:
             given, sure = self._buffers[p.name] if p.kind == "ptr" else self._number(p.name, kernel)
@@ -186,8 +192,25 @@ class _Plan:
         yield f"grid = {json.dumps(self._grid(kernel, block))}{_GUESS}"
         if block:
             yield f"block = {json.dumps(block)}{_GUESS}"
-        if "extern __shared__" in kernel.body:
+        if "extern __shared__" in kernel.body and isinstance(block[0], int):
             yield f"shared = {4 * block[0]}{_GUESS}"
+
+    def _template(self, kernel: UnplannedKernel) -> Iterator[str]:
+        """Yield the arguments of a template: types as the file has them, numbers as tunables with the file's values."""
+        numbers: dict[str, list[int]] = {}
+        for name, given in kernel.templates.items():
+            if given and not all(value.isdigit() for value in given):
+                yield given[0]
+                continue
+            numbers[name] = [int(value) for value in given]
+            guessed = "256, 128, 512" if "THREAD" in name.upper() else "64, 32, 128"
+            listed = f"[{', '.join(map(str, dict.fromkeys(numbers[name])))}]"
+            self._tables["tunables"][name] = listed if given else f"[{guessed}]{_GUESS}"
+            yield name
+        instances = dict.fromkeys(zip(*numbers.values(), strict=True)) if all(numbers.values()) else {}
+        if math.prod(len(set(values)) for values in numbers.values()) > len(instances) > 1:
+            each = (" and ".join(f"{n} == {v}" for n, v in zip(numbers, values, strict=True)) for values in instances)
+            self._constraints.append(" or ".join(f"({one})" for one in each))
 
     def _number(self, name: str, kernel: UnplannedKernel) -> tuple[str, bool]:
         """Return the expression for a number, and whether the name says as much."""
@@ -243,16 +266,22 @@ class _Plan:
                     return self._number(name, kernel)[0]
         return ""
 
-    def _block(self, kernel: UnplannedKernel) -> list[int]:
+    def _block(self, kernel: UnplannedKernel) -> Sequence[int | str]:
         """Return the threads of a CUDA block by axis: one where an axis is not used; none for Triton."""
         if self._language == "triton":
             return []
+        if kernel.threads and "tid1" not in kernel.body:
+            return [int(kernel.threads) if kernel.threads.isdigit() else kernel.threads.replace("/", "//")]
         each = 16 if "tid1" in kernel.body else 256
-        fixed = [re.search(rf"\bpid{axis}\s*\*\s*(\d+)", kernel.body) for axis in range(3)]
-        threads = [(int(f[1]) if f else each) if f"tid{axis}" in kernel.body else 1 for axis, f in enumerate(fixed)]
-        return threads[: 1 + max((axis for axis in range(3) if threads[axis] > 1), default=0)]
+        sizes = {name: name for name in self._tables["tunables"]}
+        threads: list[int | str] = []
+        for axis in range(3):
+            fixed = re.search(rf"\bpid{axis}\s*\*\s*(\w+)", kernel.body)
+            size = int(fixed[1]) if fixed and fixed[1].isdigit() else sizes.get(fixed[1], each) if fixed else each
+            threads.append(size if f"tid{axis}" in kernel.body else 1)
+        return threads[: 1 + max((axis for axis in range(3) if threads[axis] != 1), default=0)]
 
-    def _grid(self, kernel: UnplannedKernel, block: Sequence[int]) -> list[str]:
+    def _grid(self, kernel: UnplannedKernel, block: Sequence[int | str]) -> list[str]:
         """Return the grid: by axis a block for each tile below the bound of its index, else one for each row."""
         sizes = {f"BLOCK{axis}": str(n) for axis, n in enumerate(block)} | {str(n): str(n) for n in block}
         sizes |= {name: name for name in self._tables["tunables"]}
@@ -262,12 +291,17 @@ class _Plan:
             names = "|".join(made)
             tile = re.search(rf"(\w+)\s*=\s*[^;\n=]*?(?:\b(?:{names})\s*\*\s*(\w+)|\b(\w+)\s*\*\s*(?:{names})\b)", body)
             size = sizes.get(tile[2] or tile[3]) if tile else None
+            side = re.search(rf"\b(?:{names})\s*\*\s*(\w+)", body)
             if f"pid{axis}" not in body:
                 grid.append("1")
             elif re.search(rf"\b(?:{names})\s*//", body) and (tiles := self._tiles(kernel)):
                 grid.append(tiles)
             elif tile and size:
                 grid.append(f"cdiv({self._bound(kernel.made_of(tile[1]), kernel) or self._output}, {size})")
+            elif side and side[1] in self._tables["tunables"]:
+                extents = {_short(p.name): p.name for p in kernel.parameters}
+                extent = extents.get(_short(side[1]).removeprefix("block").removeprefix("b"))
+                grid.append(f"cdiv({self._number(extent, kernel)[0] if extent else self._output}, {side[1]})")
             else:
                 grid.append(self._bound(made, kernel) or rows)
         return grid[: 1 + max((axis for axis in range(3) if grid[axis] != "1"), default=0)]

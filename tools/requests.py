@@ -178,9 +178,16 @@ class ForecastRequest(TaskRequest):
 
 
 class TuneRequest(Part):
-    """Request to choose configurations of a file's autotuned kernels: the calls, the card, and how much to measure."""
+    """Request to choose configurations of a file's kernels: the calls, the card, and how much to measure."""
 
-    file: FilePath = Field(description="Python file with kernels under @triton.autotune.")
+    file: FilePath = Field(
+        description="Python file with kernels under @triton.autotune; with `task`, a kernel or module with tunables."
+    )
+    task: FilePath | None = Field(
+        default=None,
+        description="Bundled task, task folder or KernelBench file: what a kernel with a launch plan, or a module with "
+        "tunables, is called with. All its choices are forecast, none is measured.",
+    )
     calls: list[str] = Field(
         default_factory=list[str],
         description="Function of the file to call, perhaps with plain values: run or 'run(4096, 4096)'; one for each "
@@ -188,8 +195,11 @@ class TuneRequest(Part):
         "then its functions with guessed arguments.",
     )
     target: CompiledFor = "auto"
-    compile: int = Field(
-        default=24, ge=0, description="Configurations to compile, those forecast fastest first; 0 compiles none."
+    compile: int | None = Field(
+        default=None,
+        ge=0,
+        description="Configurations to compile, those forecast fastest first (24); 0 compiles none. With `task`, so "
+        "many choices of the tunables, drawn at random (1,000).",
     )
     measure: int = Field(
         default=8, ge=0, description="Configurations to measure beside the file's first one; 0 needs no GPU."

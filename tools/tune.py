@@ -120,8 +120,8 @@ class TuneJob:
         sources.check_file(self._path, "the file")
         if self._path.suffix in C_SUFFIXES:
             raise UsageError(
-                f"{self._path.name} is no Python file with kernels under @triton.autotune",
-                hint=f"tunables of a launch plan: forewarp optimize TASK --seed-kernel {shlex.quote(request.file)}",
+                f"{self._path.name} does not say what its kernels are called with",
+                hint="pass --task TASK, a KernelBench file or a bundled task; `forewarp tasks` lists some",
             )
         try:
             self._source = self._path.read_text(encoding="utf-8-sig")
@@ -188,7 +188,7 @@ class TuneJob:
             try:
                 found = self._tuner.tune(
                     one,
-                    compiled=request.compile,
+                    compiled=24 if request.compile is None else request.compile,
                     measured=self._affordable(),
                     baseline=self._baseline(one),
                     until=until,
@@ -198,7 +198,7 @@ class TuneJob:
                 self._problems.append(str(e))
                 continue
             tuned.append(found)
-            self._kernels.append(_kernel(found))
+            self._kernels.append(tuned_kernel(found))
             failed = [t.problem for t in found.tried if t.problem]
             if failed and not self._kernels[-1].compiled:
                 self._problems.append(f"{one.space.kernel} in {one.call}: no configuration compiles: {failed[0]}")
@@ -214,7 +214,7 @@ class TuneJob:
         if request.table:
             self._write_table(Path(request.table).expanduser(), tuned)
         return TuneResult(
-            summary=_summary(self._kernels, self._target, "the file's first" if self._used is None else "the table's"),
+            summary=summary(self._kernels, self._target, "the file's first" if self._used is None else "the table's"),
             target=Device.of(self._target),
             forecasts=forecasts.version(),
             kernels=self._kernels,
@@ -258,7 +258,9 @@ class TuneJob:
 def command(request: TuneRequest) -> str:
     """Return the command that does the same again."""
     words = ["forewarp", "tune", request.file, *(w for call in request.calls for w in ("--call", call))]
-    words += ["--target", request.target, "--compile", str(request.compile), "--measure", str(request.measure)]
+    words += ["--task", request.task] if request.task is not None else []
+    words += ["--target", request.target, "--measure", str(request.measure)]
+    words += ["--compile", str(request.compile)] if request.compile is not None else []
     words += ["--budget", str(request.budget)] if request.budget is not None else []
     words += ["--space"] if request.space else []
     words += ["--against", request.against] if request.against is not None else []
@@ -308,7 +310,8 @@ def _hooked(t: Tuned) -> bool:
     return t.observed.space.configurations[t.best.place].hooked
 
 
-def _kernel(t: Tuned) -> TunedKernel:
+def tuned_kernel(t: Tuned) -> TunedKernel:
+    """Return a kernel's configurations as results show them: those that were looked at, else the first of all."""
     looked_at = [x for x in t.tried if x.measured_us or x.registers is not None or x.problem] or list(t.tried[:20])
     return TunedKernel(
         kernel=t.observed.space.kernel,
@@ -341,7 +344,8 @@ def _is_here(target: Target) -> bool:
     return found is not None and (found.name == target.name or devices.is_called(found, target.name.split()[-1]))
 
 
-def _summary(kernels: Sequence[TunedKernel], target: Target, over: str) -> str:
+def summary(kernels: Sequence[TunedKernel], target: Target, over: str) -> str:
+    """Return a sentence of what was chosen; `over` says what speed-ups are over."""
     measured = [k for k in kernels if k.best.speedup is not None]
     many = f"{len(kernels)} calls" if len(kernels) > 1 else kernels[0].kernel
     if not measured:

@@ -20,12 +20,13 @@ _NUMBER = re.compile(r"\b\d+\b")
 
 
 def as_config(c: Configuration) -> dict[str, Any]:
-    """Return a configuration as tables hold it: the arguments of a `triton.Config`."""
+    """Return a configuration as tables hold it: of Triton's, the arguments of a `triton.Config`."""
     more = ({"num_ctas": c.blocks} if c.blocks != 1 else {}) | ({"maxnreg": c.registers} if c.registers else {})
-    return {**c.values, "num_warps": c.warps, "num_stages": c.stages, **more}
+    options = {"num_warps": c.warps, "num_stages": c.stages} if c.warps else {}
+    return {**c.values, **options, **more}
 
 
-def own_table(tuned: Sequence[Tuned], target: Target, command: str) -> dict[str, Any]:
+def own_table(tuned: Sequence[Tuned], target: Target, command: str, version: str | None = None) -> dict[str, Any]:
     """Return the best configurations with what they rest on: all that was measured, the baseline, and the command."""
 
     def measured(t: Tuned, tried: Tried) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def own_table(tuned: Sequence[Tuned], target: Target, command: str) -> dict[str,
     return {
         "version": 1,
         "device": target.name,
-        "forecasts": forecasts.version(),
+        "forecasts": version or forecasts.version(),
         "command": command,
         "kernels": rows,
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from forewarp.core.values import Candidate
 from forewarp.inspection.features.c_text import enclosed, split
@@ -14,7 +14,11 @@ from forewarp.inspection.tracing.files import kernels as kernel_texts
 MOST_TEXT, MOST_PARAMETERS = 20_000, 64
 """Texts and kernels beyond are not read: some patterns take time that grows with the square."""
 
-_NO_C = re.compile(r"//[^\n]*|/\*.*?\*/|__launch_bounds__\s*\([^()]*\)|__restrict__", re.DOTALL)
+_BOUNDS = r"__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)"
+_NO_C = re.compile(rf"//[^\n]*|/\*.*?\*/|{_BOUNDS}|__restrict__", re.DOTALL)
+_TEMPLATE = re.compile(r"\btemplate\s*<([^<>]*)>")
+_MACRO = re.compile(r"#\s*ifndef\s+(\w+)\s+#\s*define\s+\1\s+(\d+)\s")
+_NAMED_NUMBER = re.compile(r"\b(?:const|constexpr)[\s\w]*?\b(\w+)\s*=\s*(\d+)\s*;|#\s*define\s+(\w+)\s+(\d+)\s")
 _CAST = re.compile(r"\b(?:reinterpret|static)_cast\s*<[^<>]*>|\((?:const\s+)?\w+(?:\s+\w+)?\s*\*?\s*\)(?=\s*[\w(])")
 _C_FUNCTION = re.compile(r"\bvoid\s+(\w+)\s*\(([^{};]*)\)\s*\{")
 _C_STORED = re.compile(
@@ -48,6 +52,9 @@ class UnplannedKernel:
     In the text, `pid0` to `pid2` stand for the indices of block or program, `BLOCK0` to `BLOCK2` and `tid0` to `tid2`
     for the size of a CUDA block and the index in it. `constants` are Triton's constexpr parameters without a default,
     `head` is what stands before the `void` of C. `host` says that it is host code, which launches kernels itself.
+
+    `templates` are the parameters of a C++ template with what the file passes for each, instance by instance; `macros`
+    those with a default that a compiler's option overrides, `threads` is what `__launch_bounds__` says.
     """
 
     name: str
@@ -57,6 +64,9 @@ class UnplannedKernel:
     constants: Sequence[str] = ()
     head: str = ""
     host: bool = False
+    templates: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    macros: Mapping[str, int] = field(default_factory=dict[str, int])
+    threads: str = ""
 
     def of_kind(self, *kinds: str) -> list[str]:
         """Return the names of the parameters of these kinds."""
@@ -110,7 +120,7 @@ def _c(candidate: Candidate) -> list[UnplannedKernel]:
     source = _NO_C.sub(" ", candidate.source)
     found: list[UnplannedKernel] = []
     for match in _C_FUNCTION.finditer(source):
-        head = re.split(r"[;{}]", source[max(0, match.start() - 200) : match.start()])[-1]
+        head = re.split(r"[;{}]", source[max(0, match.start() - 400) : match.start()])[-1]
         body = _CAST.sub("", enclosed(source, match.end()))
         host = "<<<" in body
         if not (host or candidate.language == "cpp" or "__global__" in head):
@@ -122,7 +132,34 @@ def _c(candidate: Candidate) -> list[UnplannedKernel]:
             stored |= {p.name for p in pointers if not p.written.startswith("const")}
         words = {"blockIdx": "pid", "blockDim": "BLOCK", "threadIdx": "tid"}
         body = _INDEX.sub(lambda m, words=words: f"{words[m[1]]}{'xyz'.index(m[2])}", body)
-        found.append(UnplannedKernel(match[1], parameters, frozenset(stored), body, (), head, host))
+        macros = {name: int(value) for name, value in _MACRO.findall(source)}
+        bounds = re.search(rf"{_BOUNDS}[\s\w]*\b{match[1]}\s*\(", candidate.source)
+        templates = {} if host else _instances(match[1], head, source)
+        threads = split(bounds[1])[0].strip() if bounds else ""
+        kernel = UnplannedKernel(
+            match[1], parameters, frozenset(stored), body, (), head, host, templates, macros, threads
+        )
+        found.append(kernel)
+    return found
+
+
+def _instances(name: str, head: str, source: str) -> dict[str, list[str]]:
+    """Return the template parameters of a kernel, each with its arguments in the instances that the source names.
+
+    Without an instance it is the parameter's default, if it has one; a type's is float.
+    """
+    template = _TEMPLATE.search(head)
+    if template is None:
+        return {}
+    numbers = {one or other: value or last for one, value, other, last in _NAMED_NUMBER.findall(source)}
+    named = [split(m) for m in re.findall(rf"\b{name}\s*<([^<>;{{}}]*)>\s*(?:<<<|\()", source)]
+    instances = [[numbers.get(a.strip(), a.strip()) for a in instance] for instance in named]
+    found: dict[str, list[str]] = {}
+    for place, written in enumerate(split(template[1])):
+        declared, _, default = (part.strip() for part in written.partition("="))
+        usual = "float" if re.match(r"typename|class", declared) else default
+        values = [i[place] if place < len(i) else usual for i in instances]
+        found[declared.split()[-1]] = values or [usual] * bool(usual)
     return found
 
 

@@ -58,11 +58,12 @@ class TunableForecaster:
         """Return choices for the candidate's source as `ForecastChoices.following`, none where it is not followed."""
         key = task.sha256, candidate.source
         if key not in self._known:
-            self._known[key] = self._forecast(task, candidate)
+            self._known[key] = self.forecast(task, candidate)
         found = self._known[key]
         return found.following(measured) if found is not None else ()
 
-    def _forecast(self, task: Task, candidate: Candidate) -> ForecastChoices | None:
+    def forecast(self, task: Task, candidate: Candidate) -> ForecastChoices | None:
+        """Return forecasts of the choices for a candidate's source; None where it is not followed."""
         if candidate.language not in ("triton", "python") or self._target.kind != "cuda":
             return None
         try:
@@ -70,12 +71,17 @@ class TunableForecaster:
             if candidate.language == "python":
                 seconds, fastest = zip(*generated.forecast(candidate.source, plan.tunables, self._target), strict=True)
                 return ForecastChoices(fastest, np.log2(seconds))
-            choices = list(itertools.islice(plan.combinations(), ENUMERATED))
-            if len(choices) > MOST_PROPOSED:
-                choices = random.Random(0).sample(choices, MOST_PROPOSED)
-            return forecast(candidate.source, plan, choices, self._describe(task), self._target)
+            return forecast(candidate.source, plan, choices_of(plan), self._describe(task), self._target)
         except (CandidateError, NotCounted):
             return None
+
+
+def choices_of(plan: LaunchPlan, most: int = MOST_PROPOSED) -> list[dict[str, int]]:
+    """Return the choices of a plan's tunables; of more than `most`, its defaults and others drawn from them."""
+    choices = list(itertools.islice(plan.combinations(), ENUMERATED))
+    if len(choices) <= most:
+        return choices
+    return [plan.defaults(), *random.Random(0).sample([c for c in choices if c != plan.defaults()], most - 1)]
 
 
 def forecast(

@@ -20,6 +20,7 @@ MOST_TILE, MOST_WARPS, MOST_STAGES = 4096, 16, 7
 class Configuration:
     """Values of a kernel's meta-parameters and compiler options. `registers` caps them per thread (`maxnreg`).
 
+    `warps` and `stages` are 0 for kernels that are not Triton's.
     `derived` are those that `triton.heuristics` makes of them; `hooked` says that a hook runs before each launch.
     """
 
@@ -35,7 +36,7 @@ class Configuration:
     def label(self) -> str:
         """The configuration in a line, as `BLOCK=128 num_warps=4 num_stages=3`."""
         parts = [f"{name}={value}" for name, value in self.values.items()]
-        parts += [f"num_warps={self.warps}", f"num_stages={self.stages}"]
+        parts += [f"num_warps={self.warps}", f"num_stages={self.stages}"] if self.warps else []
         parts += [f"num_ctas={self.blocks}"] if self.blocks != 1 else []
         parts += [f"maxnreg={self.registers}"] if self.registers else []
         return " ".join(parts)

@@ -19,7 +19,8 @@ _ARCH = ""
 
 def _prepare(case: Mapping[str, Any], device: torch.device) -> Callable[[Mapping[str, torch.Tensor]], None]:
     """Compile for a case's constants, load it on the device, and return a function of its buffers."""
-    image = _cubin([f"-D{name}={value}" for name, value in case["defines"].items()])
+    instances = [step["kernel"] for step in case["launches"] if "<" in step["kernel"]]
+    image, symbols = _cubin([f"-D{name}={value}" for name, value in case["defines"].items()], instances)
     driver = ctypes.CDLL("libcuda.so.1")
     steps: list[tuple[str, Any, Sequence[int], int, list[tuple[str, Any]]]] = []
     with torch.cuda.device(device):
@@ -28,7 +29,13 @@ def _prepare(case: Mapping[str, Any], device: torch.device) -> Callable[[Mapping
         _do(driver, "cuModuleLoadData", ctypes.byref(module), image)
         for step in case["launches"]:
             function = ctypes.c_void_p()
-            _do(driver, "cuModuleGetFunction", ctypes.byref(function), module, step["kernel"].encode())
+            _do(
+                driver,
+                "cuModuleGetFunction",
+                ctypes.byref(function),
+                module,
+                symbols.get(step["kernel"], step["kernel"].encode()),
+            )
             if step["shared"] > 48 << 10:
                 _do(driver, "cuFuncSetAttribute", function, 8, step["shared"])
             arguments = [_cuda_argument(kind, value) for kind, value in step["args"]]
@@ -109,8 +116,11 @@ def _nvrtc() -> ctypes.CDLL:
     raise RuntimeError("NVRTC was not found: install a torch for CUDA, or set CUDA_HOME")
 
 
-def _cubin(defines: Sequence[str]) -> bytes:
-    """Compile the kernel; raises RuntimeError with the compiler's log."""
+def _cubin(defines: Sequence[str], instances: Sequence[str] = ()) -> tuple[bytes, Mapping[str, bytes]]:
+    """Compile the kernels; return them with the symbols of templates' instances.
+
+    Raises RuntimeError with the compiler's log.
+    """
     nvrtc, program = _nvrtc(), ctypes.c_void_p()
     folders = [r / "include" for r in _roots() if (r / "include" / "cuda_fp16.h").exists()]
     folders += [r / "include" for r in _roots() if (r / "include" / "crt" / "mma.h").exists()]
@@ -118,11 +128,18 @@ def _cubin(defines: Sequence[str]) -> bytes:
     options = [f"--gpu-architecture={_ARCH}", "--std=c++17", "--device-as-default-execution-space"]
     options += [*defines, *dict.fromkeys(includes)]
     _do(nvrtc, "nvrtcCreateProgram", ctypes.byref(program), _SOURCE.encode(), b"kernel.cu", 0, None, None)
+    symbols: dict[str, bytes] = {}
     try:
+        for kernel in instances:
+            _do(nvrtc, "nvrtcAddNameExpression", program, kernel.encode())
         flags = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         if nvrtc.nvrtcCompileProgram(program, len(options), flags) != 0:
             raise RuntimeError(_fetched(nvrtc, "nvrtcGetProgramLog", program).decode(errors="replace").strip("\0\n "))
-        return _fetched(nvrtc, "nvrtcGetCUBIN", program)
+        for kernel in instances:
+            symbol = ctypes.c_char_p()
+            _do(nvrtc, "nvrtcGetLoweredName", program, kernel.encode(), ctypes.byref(symbol))
+            symbols[kernel] = symbol.value or b""
+        return _fetched(nvrtc, "nvrtcGetCUBIN", program), symbols
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 

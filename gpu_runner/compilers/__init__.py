@@ -124,12 +124,13 @@ def _inspect(
 def _specialisation(resolved: ResolvedPlan) -> str:
     """Return a key of all that a build and its facts depend on.
 
-    Constants and types of arguments for all; blocks and shared memory for CUDA; divisibility of arguments for Triton.
+    Constants and types of arguments for all; kernels, blocks and shared memory for CUDA; divisibility of arguments for
+    Triton.
     """
     parts: list[Any] = [sorted(resolved.constants.items())]
     parts += [[(a.kind, a.dtype) for a in e.args] for e in resolved.launches]
     if resolved.language == "cuda":
-        parts += [[e.block, e.shared] for e in resolved.launches]
+        parts += [[e.kernel, e.block, e.shared] for e in resolved.launches]
     if resolved.language == "triton":
         parts += [
             [a.kind[0] == "i" and a.value % 16 == 0 for a in e.args] + [e.num_warps, e.num_stages]

@@ -7,6 +7,7 @@ import ctypes.util
 import os
 import sysconfig
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -67,19 +68,29 @@ def includes() -> tuple[str, ...]:
 
 
 def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: str) -> dict[str, Any]:
-    """Compile to `<stem>.cubin`; kernels are found by their `extern "C"` names."""
-    defines = [f"-D{name}={value}" for name, value in plan.constants.items()]
-    image = signatures.checked(source, plan, lambda text: cubin_of(text, target.arch, defines))
-    found = codes(image, target.arch)
+    """Compile to `<stem>.cubin`; kernels are found by their `extern "C"` names, instances of templates by theirs."""
+    options = [*_options(target.arch), *(f"-D{name}={value}" for name, value in plan.constants.items()), *includes()]
+    instances = sorted({e.kernel for e in plan.launches if "<" in e.kernel})
+    image, symbols = signatures.checked(source, plan, lambda text: compile_named(text, options, instances))
+    code = codes(image, target.arch)
+    # All instances of a template have facts under the name that its author gave it.
+    found = code | {name: replace(code[symbol], kernel=name.partition("<")[0]) for name, symbol in symbols.items()}
     missing = sorted({e.kernel for e in plan.launches} - set(found))
     if missing:
         raise CompileError(
-            f'the launch plan names {missing}, but the source has {sorted(found)}; kernels must be extern "C"'
+            f'the launch plan names {missing}, but the source has {sorted(found)}; kernels must be extern "C", or '
+            'templates with their arguments: kernel = "name<TILE>"'
         )
     name = f"{stem}.cubin"
     (folder / name).write_bytes(image)
     entries = [
-        {"file": name, "symbol": e.kernel, "extra_params": 0, "shared": e.shared, "block": list(e.block)}
+        {
+            "file": name,
+            "symbol": symbols.get(e.kernel, e.kernel),
+            "extra_params": 0,
+            "shared": e.shared,
+            "block": list(e.block),
+        }
         for e in plan.launches
     ]
     return {
@@ -88,10 +99,13 @@ def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: s
     }
 
 
+def _options(arch: str) -> list[str]:
+    return [f"--gpu-architecture={exact_architecture(arch)}", "--std=c++17", "--device-as-default-execution-space"]
+
+
 def cubin_of(source: str, arch: str, options: Sequence[str] = ()) -> bytes:
     """Compile device code for "sm_90" or another; raises `CompileError` with the compiler's log."""
-    chosen = f"--gpu-architecture={exact_architecture(arch)}"
-    return compile_source(source, [chosen, "--std=c++17", "--device-as-default-execution-space", *options, *includes()])
+    return compile_source(source, [*_options(arch), *options, *includes()])
 
 
 def compile_source(source: str, options: list[str]) -> bytes:

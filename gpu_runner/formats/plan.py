@@ -23,6 +23,7 @@ from forewarp.gpu_runner.formats.expressions import Names, Number, evaluate, who
 _OPENING = re.compile(r'\A\s*(?:/\*|"""|\'\'\')\s*forewarp\s*\n')
 _BLOCK = re.compile(rf'{_OPENING.pattern}(.*?)(?:\*/|"""|\'\'\')', re.DOTALL)
 _INTEGER_BITS = {"i32": 31, "i64": 63}
+_INSTANCE = re.compile(r"\s*([\w:]+)\s*<(.+)>\s*")
 _ARG_TYPES = (*_INTEGER_BITS, "f32", "f64")
 
 
@@ -45,7 +46,10 @@ DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16"
 
 @dataclass(frozen=True, slots=True)
 class PlannedLaunch:
-    """One launch as written: expressions over tunables, `let` names and shapes."""
+    """One launch as written: expressions over tunables, `let` names and shapes.
+
+    `templates` are the arguments of a C++ template, written behind the kernel's name: `gemm<BM, BN, float>`.
+    """
 
     kernel: str
     args: tuple[str, ...]
@@ -57,6 +61,7 @@ class PlannedLaunch:
     when: str | Number = 1
     cooperative: bool = False
     dependent: bool = False
+    templates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +153,7 @@ class TensorMap:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedLaunch:
-    """One launch with every number worked out for one workload.
+    """One launch with every number worked out for one workload; `kernel` has a template's arguments: "gemm<128,64>".
 
     A `cooperative` one may synchronise its whole grid; a `dependent` one may begin before the launch before it ends.
     """
@@ -290,8 +295,10 @@ def _launch(value: Any, where: str, language: Language) -> PlannedLaunch:
         raise CandidateError(f'{where} needs kernel = "name of the function to launch"')
     if missing := [key for key in _LAUNCH_NEEDS.get(language, ()) if key not in table]:
         raise CandidateError(f"{where} needs {missing} for a {language} kernel")
+    instance = _INSTANCE.fullmatch(table["kernel"]) if language == "cuda" else None
     return PlannedLaunch(
-        kernel=table["kernel"],
+        kernel=instance[1] if instance else table["kernel"],
+        templates=tuple(a.strip() for a in instance[2].split(",")) if instance else (),
         args=_strings(table, "args", where),
         grid=_expressions(table.get("grid", []), f"{where}.grid"),
         block=_expressions(table.get("block", []), f"{where}.block"),
@@ -426,6 +433,9 @@ def resolve(plan: LaunchPlan, signature: Signature, tunables: Mapping[str, int])
     if not launches:
         raise CandidateError(f"no [[launch]] is left for {signature.workload}: every `when` is false")
     used = dict.fromkeys(a.name for e in launches for a in e.args if a.kind == "map")
+    # As a macro, a name would take the place of the template's parameter, too.
+    parameters = {name for launch in plan.launches for name in launch.templates}
+    constants = {name: value for name, value in constants.items() if name not in parameters}
     return ResolvedPlan(
         workload=signature.workload,
         language=plan.language,
@@ -502,7 +512,7 @@ def _resolve_launch(
         return x, y, z
 
     resolved = ResolvedLaunch(
-        launch.kernel,
+        launch.kernel + _template_arguments(launch, names),
         tuple(_argument(a, f"{where}.args", names, buffers, plan.maps) for a in launch.args),
         triple(launch.grid, "grid"),
         triple(launch.block, "block"),
@@ -521,6 +531,16 @@ def _resolve_launch(
     if plan.language == "triton" and resolved.num_warps not in (1, 2, 4, 8, 16, 32):
         raise CandidateError(f"{where}.num_warps is {resolved.num_warps}; it must be a power of two from 1 to 32")
     return resolved
+
+
+def _template_arguments(launch: PlannedLaunch, names: Names) -> str:
+    """Return "<128,64>"; what is no expression over the plan's names is C++, such as a type or `true`."""
+    words = (re.findall(r"[A-Za-z_]\w*", a) for a in launch.templates)
+    values = (
+        str(whole(a, names, f"templates of {launch.kernel}")) if names.keys() >= set(found) else a
+        for a, found in zip(launch.templates, words, strict=True)
+    )
+    return f"<{','.join(values)}>" if launch.templates else ""
 
 
 def _extent(expression: str | Number, names: Names, where: str) -> int:

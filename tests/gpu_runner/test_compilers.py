@@ -153,6 +153,22 @@ def test_what_nvrtc_refuses_is_a_compile_error(
     assert words in build.log
 
 
+@needs_nvrtc
+def test_a_templates_instance_takes_tunables_constants_and_types(executor: LocalExecutor, task: Task) -> None:
+    source = CUDA.replace('"twice"', '"twice<THREADS, true, float>"').replace("256", "THREADS")
+    source = source.replace("[let]", "[tunables]\nTHREADS = [64, 128]\n[let]").replace(
+        "block = [THREADS]", 'block = ["THREADS"]'
+    )
+    source = source.replace('extern "C"', "template <int THREADS, bool ON, class T>").replace("float* y", "T* y")
+    builds = [executor.compile(task, Candidate(source, "cuda", {"THREADS": n})) for n in (64, 128)]
+    assert [b.evidence.facts["threads"] for b in builds if b.status == "ok"] == [64, 128], builds[0].log
+    assert builds[0].binary_sha256 != builds[1].binary_sha256
+    wrong = executor.compile(task, Candidate(source.replace("true, float", "true, double"), "cuda"))
+    assert "args[1] of twice<64,true,double>, 'y', is a pointer to float32" in wrong.log
+    check = executor.check(task, Candidate(source, "cuda", {"THREADS": 64}), 20.0)
+    assert check.status in ("ok", "unsupported"), check.message
+
+
 def test_cpp_does_not_run_on_a_gpu(executor: LocalExecutor, task: Task) -> None:
     build = executor.compile(task, Candidate(CUDA, "cpp"))
     assert build.status == "compile_error"

@@ -62,6 +62,16 @@ def product(a_ptr, b_ptr, c_ptr, M, N, K, stride_am, stride_ak, BLOCK_M: tl.cons
         a_ptrs += BLOCK_K * stride_ak
     tl.store(c_ptr + m[:, None] * N + n[None, :], total)
 """
+TEMPLATE = """\
+template <const int BM, const int BN, int TM = 8, typename T>
+__global__ void __launch_bounds__((BM * BN) / TM, 1) product(int M, int N, int K, const T *A, const T *B, T *C) {
+    A += blockIdx.y * BM * K;
+    C += blockIdx.y * BM * N + blockIdx.x * BN;
+    C[threadIdx.x] = A[threadIdx.x] * B[blockIdx.x * BN];
+}
+template __global__ void product<64, 32, 8, float>(int, int, int, const float *, const float *, float *);
+template __global__ void product<32, 64, 4, float>(int, int, int, const float *, const float *, float *);
+"""
 HOST = """\
 __global__ void k(const float* x, float* y, int n) {}
 extern "C" void solve(const float* x, float* y, int n) { k<<<n, 1>>>(x, y, n); }
@@ -118,6 +128,27 @@ def test_a_plan_fits_kernel_and_task(
     assert [a.name for launch in found for a in launch.args] == expected.split()
     assert found[0].grid == grid
     assert ('extern "C"' in told) is (source == BY_THREAD)
+
+
+def test_a_template_is_tuned_over_the_instances_that_the_file_has() -> None:
+    signature = _signature((64, 32), (32, 128), out=(64, 128))
+    candidate = Candidate(TEMPLATE, "cuda")
+    told, _, text = proposed(candidate, tasks.load("matmul"), signature).partition("\n\n")
+    plan = plans.parse(Candidate(text + TEMPLATE, "cuda"))
+    assert list(plan.combinations()) == [{"BM": 64, "BN": 32, "TM": 8}, {"BM": 32, "BN": 64, "TM": 4}]
+    (launch,) = plans.resolve(plan, signature, {"BM": 32, "BN": 64, "TM": 4}).launches
+    assert (launch.kernel, launch.grid, launch.block) == ("product<32,64,4,float>", (2, 2, 1), (512, 1, 1))
+    assert 'extern "C"' not in told
+
+
+def test_a_macro_with_a_default_is_a_tunable() -> None:
+    source = BY_THREAD.replace("blockDim.x", "THREADS").replace(
+        "#include", "#ifndef THREADS\n#define THREADS 128\n#endif\n#include"
+    )
+    text = proposed(Candidate(source, "cuda"), tasks.load("rmsnorm"), NORM).partition("\n\n")[2]
+    plan = plans.parse(Candidate(text + source, "cuda"))
+    assert plan.tunables == {"THREADS": (128, 64, 256)}
+    assert plans.resolve(plan, NORM, {"THREADS": 64}).launches[0].block == (64, 1, 1)
 
 
 def test_a_function_that_launches_becomes_a_module() -> None:

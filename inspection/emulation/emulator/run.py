@@ -63,7 +63,7 @@ class Emulation:
 
     def prepare(self, plan: ResolvedPlan) -> EmulatedRun | None:
         """Compile for a workload's constants, unless that is done; return what went wrong, if anything did."""
-        key = repr(sorted(plan.constants.items()))
+        key = _key(plan)
         if key in self._built:
             return None
         if why := self._without_device():
@@ -84,7 +84,7 @@ class Emulation:
 
         `seconds` are of processor time; by the clock it may take three times as long.
         """
-        program = self._built[repr(sorted(scene.plan.constants.items()))] / PROGRAM
+        program = self._built[_key(scene.plan)] / PROGRAM
         # What a program has once written to, nobody but it looks at again: there may be links.
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
             folder, slots = Path(name), _lay_out(scene)
@@ -190,6 +190,10 @@ def _write(slots: Mapping[str, _Slot], path: Path) -> int:
                 file.seek(slot.offset)
                 file.write(slot.tensor.detach().view(-1).view(torch.uint8).numpy().tobytes())
         return file.truncate(max(slot.offset + max(_PAGE, slot.size) for slot in slots.values()))
+
+
+def _key(plan: ResolvedPlan) -> str:
+    return repr((sorted(plan.constants.items()), [launch.kernel for launch in plan.launches]))
 
 
 def _read(slots: Mapping[str, _Slot], data: bytes) -> None:
