@@ -41,7 +41,7 @@ class ForecastWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One decision: the first configuration kept, how many there were and were kept, whether a lock file said so."""
+    """One decision: the configuration forecast fastest, how many there were and were kept, whether a lock file said so."""
 
     kernel: str
     label: str
@@ -161,18 +161,19 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
         ranked = Ranking.of(tuner, tuner.nargs, kwargs, configs, self._card)
         if self._keep is None:
             self._thread.forecasts = ranked
+            best = ranked.labels[ranked.order[0]]
+            self.choices.append(Choice(ranked.kernel, best, len(configs), len(configs), locked=False))
             return configs
         label = self._lock.find(ranked.key) if self._lock else None
         if label is not None and label not in ranked.labels:
             warn(ValueError(f"the lock file names {label}, which {ranked.kernel} does not have"))
         locked = [c for c, own in zip(configs, ranked.labels, strict=True) if own == label]
         kept = locked or [configs[i] for i in ranked.order[: self._keep]]
-        if len(kept) == 1:
-            self._thread.single = kept[0]
-            label = ranked.labels[configs.index(kept[0])]
-            if self._lock and not locked:
-                self._lock.keep(ranked.key, ranked.kernel, label)
         best = ranked.labels[configs.index(kept[0])]
+        if len(kept) == 1:
+            if self._lock and not locked:
+                self._lock.keep(ranked.key, ranked.kernel, best)
+            self._thread.single = kept[0]
         self.choices.append(Choice(ranked.kernel, best, len(configs), len(kept), bool(locked)))
         return kept
 
