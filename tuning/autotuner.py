@@ -41,7 +41,7 @@ class ForecastWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One decision: the configuration forecast fastest, how many there were and were kept, whether a lock file said so."""
+    """One decision: the configuration chosen first, how many there were and were kept, whether a lock file said so."""
 
     kernel: str
     label: str
