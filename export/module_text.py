@@ -16,7 +16,7 @@ from forewarp.core.values import DEVICE_ONLY, Candidate, Constant, Signature, Ta
 from forewarp.export import drop_in
 from forewarp.export.bake import bake
 from forewarp.gpu_runner.compilers import cpp, nvcc
-from forewarp.gpu_runner.compilers.nvrtc import exact_architecture
+from forewarp.gpu_runner.compilers.nvrtc import device_text, exact_architecture
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.formats.plan import ResolvedLaunch, ResolvedPlan
 
@@ -93,6 +93,8 @@ def dispatch_of(winning: Winning, source: Expression | None = None) -> Dispatch:
     if candidate.language in DEVICE_ONLY:
         resolved = [(j, plans.resolve(parsed, j.signature, candidate.tunables)) for j in winning.judged]
     kernel = _kernel(candidate, resolved)
+    if candidate.language == "cuda" and not parsed.host_code:
+        kernel = device_text(kernel)
     seen = _seen_by_model(winning.task)
     cases = tuple(_case(winning, j, r, seen, kernel) for j, r in resolved)
     launcher = _launcher(winning, source, host_code=parsed.host_code)
@@ -177,7 +179,7 @@ def _launcher(winning: Winning, source: Expression | None, *, host_code: bool) -
         return filled(part("module.py"), {"_TRAINING": winning.task.mode == "train"})
     text = source or plans.without_block(candidate.source).lstrip("\n")
     if candidate.language == "cuda" and not host_code:
-        return filled(part("nvrtc.py"), {"_SOURCE": text, "_ARCH": exact_architecture(arch)})
+        return filled(part("nvrtc.py"), {"_SOURCE": source or device_text(text), "_ARCH": exact_architecture(arch)})
     values: dict[str, Any] = {"_SOURCE": text, "_FLAGS": cpp.FLAGS, "_AFTER": ("-lm",)}
     if host_code:
         places = ("nvcc", "/usr/local/cuda/bin/nvcc")

@@ -203,7 +203,8 @@ class _Plan:
                 yield given[0]
                 continue
             numbers[name] = [int(value) for value in given]
-            guessed = "256, 128, 512" if "THREAD" in name.upper() else "64, 32, 128"
+            few = re.match(r"T[MNK]$|.*(?:PER|ITER|VEC|WIDTH)", name)
+            guessed = "256, 128, 512" if "THREAD" in name.upper() else "4, 2, 8" if few else "64, 32, 128"
             listed = f"[{', '.join(map(str, dict.fromkeys(numbers[name])))}]"
             self._tables["tunables"][name] = listed if given else f"[{guessed}]{_GUESS}"
             yield name

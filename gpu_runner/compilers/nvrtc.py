@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import os
+import re
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +19,13 @@ from forewarp.gpu_runner.compilers.cubin import codes
 from forewarp.gpu_runner.compilers.inspection import kernels_of
 from forewarp.gpu_runner.compilers.process import CompileError
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
+
+_HOST_HEADERS = re.compile(
+    r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:algorithm|cassert|chrono|cmath|cstdio|cstdlib|cstring|ctime|cublas_v2\.h|fstream|"
+    r"iomanip|iostream|memory|random|string|vector|(?:assert|math|stdio|stdlib|string|time|sys/time)\.h)[>\"]",
+    re.MULTILINE,
+)
+"""Headers that files of kernels have for their host code; NVRTC has none of them."""
 
 
 def exact_architecture(arch: str) -> str:
@@ -71,7 +79,7 @@ def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: s
     """Compile to `<stem>.cubin`; kernels are found by their `extern "C"` names, instances of templates by theirs."""
     options = [*_options(target.arch), *(f"-D{name}={value}" for name, value in plan.constants.items()), *includes()]
     instances = sorted({e.kernel for e in plan.launches if "<" in e.kernel})
-    image, symbols = signatures.checked(source, plan, lambda text: compile_named(text, options, instances))
+    image, symbols = signatures.checked(device_text(source), plan, lambda text: compile_named(text, options, instances))
     code = codes(image, target.arch)
     # All instances of a template have facts under the name that its author gave it.
     found = code | {name: replace(code[symbol], kernel=name.partition("<")[0]) for name, symbol in symbols.items()}
@@ -97,6 +105,11 @@ def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: s
         "files": [name],
         "kernels": kernels_of(plan, target, [found[e.kernel] for e in plan.launches], entries),
     }
+
+
+def device_text(source: str) -> str:
+    """Return a source without what only host code includes, but for a type that comes with it; lines keep numbers."""
+    return _HOST_HEADERS.sub("typedef unsigned int uint; //", source)
 
 
 def _options(arch: str) -> list[str]:

@@ -26,7 +26,7 @@ def load(path: Path, tunables: Mapping[str, int] | None = None) -> Candidate:
     """
     source = _read(path)
     beside = path.with_suffix(".toml")
-    if path.suffix in C_SUFFIXES and not plan.has_block(source) and beside.is_file():
+    if path.suffix in (*C_SUFFIXES, ".cuh") and not plan.has_block(source) and beside.is_file():
         table = _read(beside)
         if "*/" in table:
             raise CandidateError(f"{beside} holds */, which would end the comment that it becomes")
