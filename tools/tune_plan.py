@@ -67,6 +67,11 @@ def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
         else:
             choices = [dict(c) for c in found.choices]
             tried = [Tried(i, "", float(2.0**octaves)) for i, octaves in enumerate(found.octaves)]
+    if all(t.problem for t in tried):
+        raise CandidateError(
+            f"no choice compiles for {target.name}: {tried[0].problem}",
+            hint="docs/tasks.md says what NVRTC compiles: device code, without headers of the standard library",
+        )
     configurations = [Configuration(c, warps=0, stages=0) for c in choices]
     fastest = min((t.forecast for t in tried if not t.problem), default=1.0)
     tried = [replace(t, label=configurations[t.place].label, forecast=t.forecast / fastest) for t in tried]

@@ -21,8 +21,8 @@ from forewarp.gpu_runner.compilers.process import CompileError
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
 
 _HOST_HEADERS = re.compile(
-    r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:algorithm|cassert|chrono|cmath|cstdio|cstdlib|cstring|ctime|cublas_v2\.h|fstream|"
-    r"iomanip|iostream|memory|random|string|vector|(?:assert|math|stdio|stdlib|string|time|sys/time)\.h)[>\"]",
+    r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:algorithm|cassert|chrono|cmath|cstdio|cstdlib|cstring|ctime|cublas_v2\.h|"
+    r"fstream|iomanip|iostream|memory|random|string|vector|(?:assert|math|stdio|stdlib|string|time|sys/time)\.h)[>\"]",
     re.MULTILINE,
 )
 """Headers that files of kernels have for their host code; NVRTC has none of them."""
