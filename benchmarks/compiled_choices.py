@@ -65,10 +65,11 @@ def main() -> None:
     for row in read_pool(POOL):
         if row.candidate.language in ("cuda", "triton"):
             pools.setdefault((row.candidate.language, row.task.name), []).append(row)
-    kernels = [{"language": key[0], "task": key[1], **judged(rows)} for key, rows in sorted(pools.items())]
+    found = {key: judged(rows) for key, rows in sorted(pools.items())}
+    kernels = [{"language": language, "task": task, **row} for (language, task), row in found.items()]
     figures: dict[str, Any] = {}
     for language in ("cuda", "triton"):
-        own = [k for k in kernels if k["language"] == language]
+        own = [row for key, row in found.items() if key[0] == language]
         shares = {
             name: round(mean([k[name] for k in own]), 3) for name in ("share_0", "share_8", "random_0", "random_8")
         }
