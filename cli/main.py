@@ -30,7 +30,7 @@ VERBS = {
     "measure": ("kernels", "Check and time kernels against the task's reference, or against another kernel."),
     "suite": ("kernels", "Measure a folder of kernels on a folder of problems, KernelBench's or GPU MODE's."),
     "inspect": ("kernels", "Say what kernels tell before they run, for any GPU, without one."),
-    "tune": ("kernels", "Choose configurations of autotuned Triton kernels by forecasts, measuring few or none."),
+    "tune": ("kernels", "Choose configurations of kernels by forecasts, measuring few or none."),
     "forecast": ("kernels", "Forecast kernels' speed-ups, rank them, and say whether to measure them."),
     "evaluate": ("forecasters", "Judge forecasters by candidates that were measured, and compare two of them."),
     "train": ("forecasters", "Train a language model to forecast, on measured kernels and one's own GPU."),
