@@ -31,10 +31,6 @@ from forewarp.tuning.tuner import Observed, Tried, Tuned
 
 LEARNED = "learned"
 """Forecasts of compiled kernels, in the place of the version that those of configurations have."""
-_WEAK = (
-    "forecasts tell choices of one compiled kernel apart hardly better than chance (docs/tuning.md), so measure them: "
-    "forewarp optimize TASK --seed-kernel FILE"
-)
 
 
 def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: None) -> TuneResult:
@@ -46,7 +42,7 @@ def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
     Raises `UsageError` for what a launch plan has no use for, and `CandidateError` where it has nothing to choose.
     """
     assert request.task is not None
-    _check(request, request.task)
+    _check(request)
     place, target = Place(python=request.python), choose_target(request.target)
     with closing_executors(None) as kept, sessions.open_archive(place) as archive:
         task = sessions.load_task(request.task, place)
@@ -88,7 +84,8 @@ def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
     return TuneResult(
         summary=summary([kernel], target, "the default")
         if found
-        else f"{name}: {kernel.compiled} of {len(choices)} choices compile for {target.name}; {_WEAK}.",
+        else f"{name}: {kernel.compiled} of {len(choices)} choices compile for {target.name}; forecasts tell them apart hardly "
+        f"better than chance (docs/tuning.md), so measure them: {_search(request)}",
         target=Device.of(target),
         forecasts=version,
         kernels=[kernel],
@@ -99,7 +96,7 @@ def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
     )
 
 
-def _check(request: TuneRequest, task: str) -> None:
+def _check(request: TuneRequest) -> None:
     """Raise `UsageError` for what only kernels under @triton.autotune have, and for a measurement."""
     if request.calls or request.space or request.against is not None or request.format != "forewarp":
         raise UsageError(
@@ -108,11 +105,15 @@ def _check(request: TuneRequest, task: str) -> None:
             hint="leave them out, or --task",
         )
     if request.measure:
-        words = ["forewarp", "optimize", task, "--seed-kernel", request.file, "--budget", str(request.measure + 1)]
         raise UsageError(
             "tunables of a launch plan are measured by a search, which checks outputs, too",
-            hint=f"pass --measure 0 to rank them by forecasts alone, or run {shlex.join(words)}",
+            hint=f"pass --measure 0 to rank them by forecasts alone, or run {_search(request)}",
         )
+
+
+def _search(request: TuneRequest) -> str:
+    """Return the command that measures the choices."""
+    return shlex.join(["forewarp", "optimize", request.task or "", "--seed-kernel", request.file])
 
 
 def _compiled(opened: Session, candidates: Sequence[Candidate]) -> list[Tried]:
