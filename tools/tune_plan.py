@@ -84,8 +84,8 @@ def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
     return TuneResult(
         summary=summary([kernel], target, "the default")
         if found
-        else f"{name}: {kernel.compiled} of {len(choices)} choices compile for {target.name}; forecasts tell them apart hardly "
-        f"better than chance (docs/tuning.md), so measure them: {_search(request)}",
+        else f"{name}: {kernel.compiled} of {len(choices)} choices compile for {target.name}; forecasts tell "
+        f"them apart hardly better than chance (docs/tuning.md), so measure them: {_search(request)}",
         target=Device.of(target),
         forecasts=version,
         kernels=[kernel],
