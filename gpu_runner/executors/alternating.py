@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
 from typing import Final, Self, TypeVar
@@ -195,44 +196,46 @@ class AlternatingExecutors:
 def log_ratios(
     kind: DeviceKind, measured: Sequence[Measurement], counts: Sequence[Mapping[str, Sequence[int]]]
 ) -> dict[str, float]:
-    """Return log(new / old) by workload: the median over ABBA blocks of stretches that both sides have.
+    """Return log(new / old) by workload, of the stretches that both sides have.
 
-    On a CPU others only ever add to a call's time, so that it is the shortest call of each side in these stretches.
-    `counts` are the samples at the end of each stretch. Where there are too few for a block, all stretches count alike.
+    On a GPU it is the median over ABBA blocks. On a CPU others only ever add to a call's time, so that it is of the
+    shortest calls of each side. `counts` are the samples at the end of each stretch. Where there are too few for a
+    block, all stretches count alike.
     """
     old, new = (
-        {w.workload: _levels(kind, w.candidate_s, w.anchor_s, ends.get(w.workload, ())) for w in m.workloads}
+        {w.workload: _stretches(w.candidate_s, w.anchor_s, ends.get(w.workload, ())) for w in m.workloads}
         for m, ends in zip(measured, counts, strict=True)
     )
     found: dict[str, float] = {}
     for workload in old.keys() & new.keys():
         pairs = list(zip(old[workload], new[workload], strict=False))
         if kind == "cpu":
-            least_old, least_new = map(min, zip(*pairs, strict=True))
-            found[workload] = least_new - least_old
+            olds, news = zip(*pairs, strict=True)
+            found[workload] = _least(chain(*news)) - _least(chain(*olds))
             continue
-        ratios = [n - o for o, n in pairs]
+        ratios = [_level(n) - _level(o) for o, n in pairs]
         blocks = [fmean(pair) for pair in zip(ratios[::2], ratios[1::2], strict=False)]
         found[workload] = median(blocks or ratios)
     return found
 
 
-def _levels(
-    kind: DeviceKind, candidate_s: Sequence[float], anchor_s: Sequence[float], ends: Sequence[int]
-) -> list[float]:
-    """Return the log time of each stretch; both arms are the same kernel."""
+def _stretches(candidate_s: Sequence[float], anchor_s: Sequence[float], ends: Sequence[int]) -> list[list[float]]:
+    """Return the log times of each stretch; both arms are the same kernel."""
     ends = [*ends] if ends and ends[-1] == len(candidate_s) else [*ends, len(candidate_s)]
     starts = [0, *ends]
     return [
-        _level(kind, [math.log(s) for s in (*candidate_s[start:end], *anchor_s[start:end])])
+        [math.log(s) for s in (*candidate_s[start:end], *anchor_s[start:end])]
         for start, end in zip(starts, ends, strict=False)
     ]
 
 
-def _level(kind: DeviceKind, values: Sequence[float]) -> float:
-    """Return the level of some log times: on a GPU the mean without the lowest and the highest fifth."""
-    if kind == "cpu":
-        return min(values)
+def _level(values: Sequence[float]) -> float:
+    """Return the mean without the lowest and the highest fifth."""
+    cut = len(values) // 5
+    return fmean(sorted(values)[cut : len(values) - cut])
+
+
+def _least(values: Iterable[float]) -> float:
+    """Return the mean of the lowest fiftieth, of one at least."""
     ordered = sorted(values)
-    cut = len(ordered) // 5
-    return fmean(ordered[cut : len(ordered) - cut])
+    return fmean(ordered[: max(1, len(ordered) // 50)])
