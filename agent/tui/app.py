@@ -43,6 +43,7 @@ from forewarp.agent.tui.timers import after
 from forewarp.agent.tui.wording import cut, seconds
 from forewarp.core.untrusted_text import printable
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
+from forewarp.tools.wording import counted
 
 View = Literal["chat", "candidates", "source", "plots"]
 VIEWS: tuple[View, ...] = get_args(View)
@@ -483,7 +484,7 @@ class ForewarpApp(App[int]):
         if selected:
             self.copy_to_clipboard(selected)
             self._tell("copied", COPIED_S)
-        elif self._clock() - self._armed < AGAIN_S:
+        elif self._clock() - self._armed < AGAIN_S and not self.prompt.whole.strip():
             self._leave()
         else:
             self._armed = self._clock()
@@ -511,7 +512,7 @@ class ForewarpApp(App[int]):
         text, what = (text, what) if text else (self.chat.items.last_answer, "the latest answer")
         if text:
             self.copy_to_clipboard(text)
-            self._tell(f"copied {what}, {len(text.splitlines())} lines", COPIED_S)
+            self._tell(f"copied {what}, {counted(len(text.splitlines()), 'line')}", COPIED_S)
         else:
             self._tell("there is nothing to copy yet", COPIED_S)
 

@@ -363,8 +363,11 @@ async def test_ctrl_c_clears_and_twice_leaves(monkeypatch: pytest.MonkeyPatch) -
         assert prompt(app).whole == "text"
         prompt(app).fill("")
         clock.now += 60
-        await pilot.press("ctrl+c")
-        assert app.return_value is None
+        await pilot.press("ctrl+c", *"more", "ctrl+c")
+        assert app.return_value is None, "what was typed in between was never cleared"
+        await pilot.press("up")
+        assert prompt(app).whole == "more"
+        prompt(app).fill("")
         clock.now += 1
         await pilot.press("ctrl+c")
         await until(pilot, lambda: app.return_value == 0)
