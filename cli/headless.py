@@ -135,8 +135,9 @@ class TextView:
                 self._aside(event.words)
             case events.Noted(text=text):
                 printing.out(text)
-            case events.ToolReturned(summary=summary) if self._by_hand and "error" not in event.result:
-                printing.out(summary)
+            case events.ToolReturned(summary=summary) if self._by_hand:
+                if "error" not in event.result:  # an error is said once, at the end of the turn
+                    printing.out(summary)
             case events.Failed():
                 self._aside(self._words.strip())  # they are no answer
                 self._words = ""

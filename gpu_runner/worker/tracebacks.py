@@ -15,5 +15,9 @@ def first_line(error: BaseException) -> str:
 
 
 def format_error(error: BaseException, calls: int) -> str:
-    """Return an error with its last `calls` calls; forewarp's own files are named from `forewarp/` on."""
-    return "".join(traceback.format_exception(error, limit=-calls)).replace(_OWN, "forewarp/")
+    """Return an error with its last `calls` calls and its cause; forewarp's own files are named from `forewarp/` on.
+
+    An error that was merely being handled when it was raised is left out: torch's operators raise so as a rule.
+    """
+    lines = traceback.format_exception(error, limit=-calls, chain=error.__cause__ is not None)
+    return "".join(lines).replace(_OWN, "forewarp/")
