@@ -22,8 +22,8 @@ FINE = (*(k / 10 for k in range(1, 10)), 1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.75, 2, 2.
 LEAST_TICKS = 4
 _FRAME = 4
 """Rows of a drawing beside those of its curve."""
-_LABEL = 8
-"""Columns of a label and what keeps it from the next."""
+_LABEL, _ROWS = 8, 2
+"""Columns and rows of a label with what keeps it from the next."""
 SHARES = (0, 0.2, 0.4, 0.6, 0.8, 1)
 
 _DRAWING = threading.Lock()  # plotext has one figure for the whole process
@@ -63,7 +63,7 @@ def progress(
         for i, b in shown:
             plot.plot([i, i], [math.log2(b.low), math.log2(b.high)])
         _points(plot, each or (), foot=math.log2(min(values)))
-        _log_axis(plot.yticks, plot.ylim, values, height - _FRAME)
+        _log_axis(plot.yticks, plot.ylim, values, (height - _FRAME) // _ROWS)
         last = curve[-1][0]
         places = [1, *range(step, last + 1, step)] if (step := -(-last // 8)) > 1 else list(range(1, last + 1))
         plot.xticks(places, [str(p) for p in places])
@@ -87,7 +87,7 @@ def against(pairs: Sequence[tuple[Interval, Interval]], width: int, height: int,
             plot.plot([math.log2(forecast.low), math.log2(forecast.high)], [y, y], marker="-")
             plot.plot([x, x], [math.log2(found.low), math.log2(found.high)], marker="|")
         plot.scatter([math.log2(f.ratio) for f, _ in pairs], [math.log2(m.ratio) for _, m in pairs], marker="●")
-        _log_axis(plot.yticks, plot.ylim, values, height - _FRAME)
+        _log_axis(plot.yticks, plot.ylim, values, (height - _FRAME) // _ROWS)
         _log_axis(plot.xticks, plot.xlim, values, width // _LABEL)
         return _text(plot)
 
@@ -138,10 +138,11 @@ def _log_axis(ticks: Any, limits: Any, values: Sequence[float], room: int) -> No
     """Label an axis that has room for so many labels, the rounder ones first; none falls upon another."""
     low, high = min(values), max(values)
     apart = math.log2(high / low) / max(room, 1)
-    scales = [[t for t in scale if low * 0.99 <= t <= high * 1.01] for scale in (TICKS, FINE)]
-    chosen = next((scale for scale in scales if len(scale) >= LEAST_TICKS), [low, math.sqrt(low * high), high])
+    chosen = [t for t in {*TICKS, *FINE} if low * 0.99 <= t <= high * 1.01]
+    if len(chosen) < LEAST_TICKS:
+        chosen = [low, math.sqrt(low * high), high]
     placed: list[float] = []
-    for tick in sorted(chosen, key=lambda t: (t != 1, t not in TICKS)):
+    for tick in sorted(chosen, key=lambda t: (math.log2(t) % 1 != 0, t not in TICKS, abs(math.log2(t)))):
         if all(abs(math.log2(tick / other)) > apart for other in placed):
             placed.append(tick)
     chosen = sorted(placed)

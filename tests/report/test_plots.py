@@ -49,3 +49,10 @@ def test_threads_that_draw_at_once_do_not_mix() -> None:
     alone = [draw() for draw in drawings]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda draw: draw(), drawings)) == alone
+
+
+def test_an_axis_is_labelled_to_both_ends() -> None:
+    text = plots.progress([around(r) for r in (1.17, 1.17, 2.05)], 60, 24, each=[1.17, 0.53, 2.05])
+    assert [line.split("┤")[0].strip() for line in text.splitlines() if "┤" in line] == [
+        *("2×", "1.5×", "1.2×", "1×", "0.75×", "0.6×")
+    ]
