@@ -29,7 +29,7 @@ from forewarp.core.errors import ForewarpError, UsageError, did_you_mean
 from forewarp.prompts.render import fenced
 from forewarp.tools.parts import Amounts, Kernel, Place, shown, trim
 from forewarp.tools.requests import LOCK_NAME
-from forewarp.tools.wording import chance, spread
+from forewarp.tools.wording import chance, counted, spread
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -719,7 +719,7 @@ def _described_task(settings: Settings, name: str) -> str:
     facts = task_of(str(readable_file(settings.folder, name)) if there else name, settings.place)
     lines = facts.reference.strip().splitlines()
     more = [f"# … {len(lines) - REFERENCE_LINES} more lines"] if len(lines) > REFERENCE_LINES else []
-    seeds = [f"{language} ({len(text.splitlines())} lines)" for language, text in facts.seeds.items()]
+    seeds = [f"{language} ({counted(len(text.splitlines()), 'line')})" for language, text in facts.seeds.items()]
     return "\n".join(
         [
             f"**{facts.name}**: {facts.title}",

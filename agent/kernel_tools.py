@@ -105,14 +105,15 @@ class KernelTools:
             host.emit(steps[0])
 
         def allow(result: ForecastResult) -> str:
-            command = f"measure {name or f'kernel {result.kernel.short}'} for {task}"
-            return asyncio.run_coroutine_threadsafe(ask(command, result.reason), loop).result()
+            return asyncio.run_coroutine_threadsafe(ask(result), loop).result()
 
-        async def ask(command: str, reason: str) -> str:
+        async def ask(result: ForecastResult) -> str:
             # The thread may outlive the wait for it; a question that it asks then would never be answered.
             if left.is_set():
                 return "it was interrupted"
-            return await self._refusal(caller, "measure_kernel", command, reason, 1)
+            row = host.candidates.of(steps[0])
+            command = f"measure {name or (f'#{row.number}' if row else f'kernel {result.kernel.short}')} for {task}"
+            return await self._refusal(caller, "measure_kernel", command, result.reason, 1)
 
         def stage(name: str) -> None:
             if name == "measuring" and request.place.device != "replay":

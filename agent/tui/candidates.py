@@ -17,7 +17,7 @@ from textual.widget import Widget
 from textual.widgets import DataTable, Static
 
 from forewarp.agent.candidates import Candidates, ListedCandidate
-from forewarp.agent.tui.wording import NONE, SURPRISING, Tone, share, sigmas, times, tone, verdict, within
+from forewarp.agent.tui.wording import NONE, SURPRISING, Tone, fitting, share, sigmas, times, tone, verdict, within
 from forewarp.core.untrusted_text import one_line
 from forewarp.tools.wording import counted
 
@@ -96,7 +96,7 @@ def _device_s(row: ListedCandidate, _: int) -> tuple[str, Tone]:
 
 COLUMNS = (
     Column("number", "#", (4,), lambda r, _: (str(r.number), ""), lambda r: r.number),
-    Column("change", "what changed", (12, 24), lambda r, _: (r.label, ""), lambda r: r.label, number=False),
+    Column("change", "what changed", (12, 24), lambda r, w: (fitting(r.label, w), ""), lambda r: r.label, False),
     _words("kernel", "kernel", (7,), lambda r: r.forecast.kernel[:7]),
     _words("task", "task", (12, 20), lambda r: r.forecast.task),
     _words("origin", "origin", (8,), lambda r: r.forecast.origin),
@@ -371,10 +371,10 @@ class CandidatesPane(Widget):
         self.best = {row.number for row in best.values()}
         shown = list(dict.fromkeys(r.forecast.task for r in rows))
         parts = [
-            f"{len(rows)} of {counted(len(everything), 'candidate')}"
+            f"{len(rows)} {'measured ' * self._only_measured}of {counted(len(everything), 'candidate')}"
             if len(rows) < len(everything)
             else counted(len(rows), "candidate"),
-            "measured only" if self._only_measured else f"{sum(r.measured is not None for r in rows)} measured",
+            *([] if self._only_measured else [f"{sum(r.measured is not None for r in rows)} measured"]),
         ]
         if len(shown) == 1 and (leader := best.get(shown[0])):
             parts.append(f"★ #{leader.number} {times(leader.speedup)}")

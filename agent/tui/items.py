@@ -18,6 +18,7 @@ from forewarp.agent.tui import wording
 from forewarp.agent.tui.printable import TextPart, assemble, styled
 from forewarp.tools.parts import shown, trim
 from forewarp.tools.steps import CandidateMeasured
+from forewarp.tools.wording import counted
 
 SHOWN_LINES = 8
 """Lines of a long message, and rows of measured candidates, that are shown at once."""
@@ -36,6 +37,7 @@ THOUGHT_LINES = 3
 """Latest lines of thinking that are shown while it comes."""
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_GLUE = "\ue000"  # of private use, so that no text has it
 _BODY_LINES = 400
 _SHORT = 60
 _PATHS = ("task", "path", "kernel", "command", "query", "pattern")
@@ -174,7 +176,7 @@ class CallItem(Item):
         if self.expanded:
             lines.append((call_in_full(self.arguments, self.result), "dim"))
         for line in map(assemble, lines):
-            for row in line.wrap(max(width - 2, 20)) if line.plain else ():
+            for row in wrapped(line, max(width - 2, 20)) if line.plain else ():
                 parts += ["\n  ", row]
         return assemble(*parts)
 
@@ -400,8 +402,8 @@ def arguments_in_short(given: Mapping[str, Any]) -> str:
     for name, value in given.items():
         if value is None or value == {} or value == []:
             continue
-        if isinstance(value, str) and ("\n" in value or len(value) > 2 * _SHORT):
-            words.append(f"{name}: {value.count(chr(10)) + 1} lines")
+        if isinstance(value, str) and "\n" in value.strip():
+            words.append(f"{name}: {counted(len(value.splitlines()), 'line')}")
         elif name == "tunables" and isinstance(value, Mapping):
             words.append(wording.cut(shown(value), _SHORT))
         elif name in _PATHS:
@@ -426,6 +428,12 @@ def call_in_full(given: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     return "\n".join([*parts, *([block("→", dict(result))] if result else [])])
 
 
+def wrapped(text: Content, width: int) -> list[Content]:
+    """Return a text in rows of so many columns; the sign of per cent stays with its number."""
+    glued = Content(re.sub(r"(?<=\d) (?=%)", _GLUE, text.plain), text.spans)
+    return [Content(row.plain.replace(_GLUE, " "), row.spans) for row in glued.wrap(width)]
+
+
 def measured_line(row: ListedCandidate, words: int, room: int = 0) -> Content:
     """Return a measured candidate as one line: `words` 2 names the numbers, 1 does not, 0 leaves intervals out.
 
@@ -439,7 +447,7 @@ def measured_line(row: ListedCandidate, words: int, room: int = 0) -> Content:
 
     label = "forecast " if words > 1 else ""
     forecast = label + number(f.median, f.low, f.high) if f.median is not None else "no forecast"
-    name = f"{wording.cut(row.label, room - 1):<{room}}" if room > 1 else ""
+    name = f"{wording.fitting(row.label, room - 1):<{room}}" if room > 1 else ""
     measured = "replayed " if m.provenance == "replay" else "measured " if words > 1 else ""
     parts: list[TextPart] = [(f"#{row.number} ", "bold"), name, (f"{forecast} → {measured}", "dim")]
     if m.speedup is None:

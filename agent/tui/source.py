@@ -108,8 +108,9 @@ class SourcePane(Widget):
             label = "replayed " if m.provenance == "replay" else "measured "
             lines.append(assemble((label, "dim"), *_measured(row)))
             lines += [styled(f"flags    {', '.join(m.flags)}", "$text-accent")] if m.flags else []
-        advice = ": ".join(filter(None, (f.advice, f.reason)))
-        return Content("\n").join([*lines, *([styled(advice, "dim")] if advice else [])])
+        if f.advice:
+            lines.append(assemble(("advice   ", "dim"), f.advice, (f" · {f.reason}" if f.reason else "", "dim")))
+        return Content("\n").join(lines)
 
 
 def _forecast(f: CandidateForecast) -> list[TextPart]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from forewarp.agent.candidates import ListedCandidate
@@ -53,6 +54,16 @@ def cut(text: str, most: int) -> str:
     """Return the text without line ends, cut to `most` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= most else flat[: most - 1] + "…"
+
+
+def fitting(label: str, most: int) -> str:
+    """Return what a candidate is in at most so many characters; names of tunables are shortened before it is cut."""
+    names = re.findall(r"\w+(?==)", label)
+    letters = max(map(len, names), default=0)
+    while len(label) > most and letters > 2 and len({name[: letters - 1] for name in names}) == len(names):
+        letters -= 1
+        label = re.sub(rf"(\w{{{letters}}})\w+(?==)", r"\1", label)
+    return cut(label, most)
 
 
 def times(ratio: float | None) -> str:

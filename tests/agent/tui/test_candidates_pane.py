@@ -17,6 +17,7 @@ from textual.widgets import ContentSwitcher, Static
 
 from forewarp.agent.candidates import Candidates
 from forewarp.agent.tui import candidates as columns
+from forewarp.agent.tui import wording
 from forewarp.agent.tui.app import ForewarpApp
 from forewarp.agent.tui.candidates import CandidatesPane, CandidateTable
 from forewarp.agent.tui.wording import times
@@ -186,3 +187,11 @@ def test_columns_fit_and_the_most_wanted_stay(width: int) -> None:
 )
 def test_speedups_take_six_characters_at_most(ratio: float, text: str) -> None:
     assert times(ratio) == text
+
+
+def test_names_of_tunables_are_shortened_before_rows_look_alike() -> None:
+    one, other = "#1: MOMENTS=1 THREADS=256 VEC=4 UNROLL=2", "#1: MOMENTS=1 THREADS=256 VEC=8 UNROLL=2"
+    assert wording.fitting(one, 40) == one
+    assert wording.fitting(one, 30) == "#1: MOM=1 THR=256 VEC=4 UNR=2"
+    assert wording.fitting(one, 24) != wording.fitting(other, 24)
+    assert wording.fitting("BLOCK_M=64 BLOCK_N=32", 18) == "BLOCK_M=64 BLOCK_…", "no two names become one"

@@ -160,7 +160,7 @@ def test_what_a_call_came_to_is_indented_under_it() -> None:
 
 def test_arguments_are_short() -> None:
     given = {"task": "softmax", "source": "a\nb\nc", "budget": 12, "path": None, "tunables": {}, "note": "x" * 200}
-    assert arguments_in_short(given) == "softmax, source: 3 lines, budget=12, note: 1 lines"
+    assert arguments_in_short(given) == "softmax, source: 3 lines, budget=12, note=" + "x" * 39 + "…"
 
 
 def test_the_body_of_a_call_is_bounded() -> None:
@@ -237,3 +237,13 @@ def test_a_text_without_end_is_drawn_in_part(state: Any) -> None:
         text = item.draw(100, 0.0).plain
         assert "characters left out" in text
         assert len(text) < 6 * LONGEST_TEXT
+
+
+def test_the_sign_of_per_cent_stays_with_its_number() -> None:
+    log = Log()
+    log.take(ToolCalled("c", "search", {}))
+    log.take(ToolReturned("c", "search", "2.05× [2.05, 2.06] (95 % interval) over the reference", {}, 1.0))
+    for width in range(24, 60):
+        rows = log.all[0].draw(width, 0.0).plain.splitlines()
+        assert all(len(row) <= width for row in rows)
+        assert any("(95 % " in f"{row} " for row in rows)
