@@ -74,7 +74,7 @@ class Progressed:
 class ApprovalAsked:
     """A tool waits until the user allows it. `command` is what would run, `reason` what speaks for or against it.
 
-    `text` is what would be written where the tool writes a file, as a unified diff.
+    `text` is what would be written where the tool writes a file, as a unified diff, or many lines that would be run.
     """
 
     call: str

@@ -19,6 +19,9 @@ from forewarp.core.errors import UsageError
 MOST_OUTPUT = 1 << 20
 """Bytes of output that are read; a process that prints more is ended."""
 
+SHORT_LINE = 400
+"""Characters of a line that is asked about in a sentence; a longer one stands below it and scrolls."""
+
 LONGEST_S = 600.0
 DRAINING_S = 5.0
 
@@ -91,7 +94,9 @@ class ConfinedShell:
             "It can read and change every file of this folder, hidden ones too, and nothing outside of it: "
             f"{', '.join(self._in_force)}."
         )
-        question = ApprovalAsked(call, "run_command", f"run: {line}", reason)
+        many = "\n" in line.strip() or len(line) > SHORT_LINE
+        command, text = ("run these lines:", line) if many else (f"run: {line}", "")
+        question = ApprovalAsked(call, "run_command", command, reason, text)
         hint = "go on without it, or say in the answer what the user is to run"
         await self._conversation.allow(question, "nothing was run", hint)
         result, _ = await self._confined(line, min(limit_s, LONGEST_S))

@@ -162,6 +162,9 @@ async def test_a_command_is_confined_and_asked_for_each_time(talk: Make, folder:
     assert question.once
     assert "no network" in question.reason
     assert not (folder / "count").exists()
+    many = "cat mine.cpp\nrm mine.cpp"
+    refused = await turn(talk(("run_command", {"command": many})), reply="no")
+    assert [e.text for e in refused if isinstance(e, ApprovalAsked)] == [many]
     events = await turn(talk(*calls))
     assert sum(isinstance(e, ApprovalAsked) for e in events) == len(lines)
     counted, outside, made, slept, endless = results(events)
