@@ -345,6 +345,8 @@ class ForewarpApp(App[int]):
                 self.chat.clear()
             case "/quit":
                 self._leave()
+            case _ if self.turns.running and isinstance(self.conversation, Replay):
+                self._tell("the replay goes on by itself; Esc stops it", AGAIN_S)
             case _:
                 # A replay goes on to its end, whatever is typed.
                 left = self.conversation.prompts if isinstance(self.conversation, Replay) else []

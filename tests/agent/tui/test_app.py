@@ -640,6 +640,16 @@ async def test_a_recording_is_played_by_itself_and_named_as_one() -> None:
         assert "No language model" not in text
 
 
+async def test_what_is_typed_into_a_recording_plays_nothing_twice() -> None:
+    async with opened(Replay([*long_past(3, 4)], speed=0.01)) as (app, pilot):
+        await until(pilot, lambda: app.conversation.busy)
+        waiting = list(app.turns.queued)
+        await say(pilot, "faster")
+        await seen(app, pilot, "goes on by itself")
+        assert app.turns.queued == waiting
+        assert len(waiting) == 2
+
+
 async def test_another_conversation_taken_up_shows_its_candidates() -> None:
     from forewarp.agent.candidates import Candidates
 
