@@ -179,8 +179,8 @@ def _reliability(data: PlotData, place: Place, width: int, height: int) -> str:
         if found is None:
             return f"{missing};\nthe archive has none for {data.device or 'this device'} yet."
         points = found.points
-        head = f"archive, {data.device}, {found.forecaster}, {found.outcomes} forecasts; {missing}"
-    drawn = plots.reliability(points, width, height)
+        head = f"archive, {data.device}, {found.forecaster}, {found.outcomes} forecasts;\n{missing}"
+    drawn = plots.reliability(points, width, height - head.count("\n"))
     return f"{head}\nsaid to be correct and faster (across), came true (up, 95 %)\n{drawn}"
 
 

@@ -58,11 +58,12 @@ def cut(text: str, most: int) -> str:
 
 def fitting(label: str, most: int) -> str:
     """Return what a candidate is in at most so many characters; names of tunables are shortened before it is cut."""
-    names = re.findall(r"\w+(?==)", label)
-    letters = max(map(len, names), default=0)
-    while len(label) > most and letters > 2 and len({name[: letters - 1] for name in names}) == len(names):
-        letters -= 1
-        label = re.sub(rf"(\w{{{letters}}})\w+(?==)", r"\1", label)
+    names = re.compile(r"\w+(?==)")
+    for letters in range(max(map(len, names.findall(label)), default=0) - 1, 1, -1):
+        short = re.sub(rf"([^\W_]{{{letters}}})[^\W_]+(?=\w*=)", r"\1", label)  # of each part of a name
+        if len(label) <= most or len(set(names.findall(short))) < len(names.findall(label)):
+            break
+        label = short
     return cut(label, most)
 
 

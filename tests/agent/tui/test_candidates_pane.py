@@ -194,4 +194,5 @@ def test_names_of_tunables_are_shortened_before_rows_look_alike() -> None:
     assert wording.fitting(one, 40) == one
     assert wording.fitting(one, 30) == "#1: MOM=1 THR=256 VEC=4 UNR=2"
     assert wording.fitting(one, 24) != wording.fitting(other, 24)
-    assert wording.fitting("BLOCK_M=64 BLOCK_N=32", 18) == "BLOCK_M=64 BLOCK_…", "no two names become one"
+    assert wording.fitting("BLOCK_M=64 BLOCK_N=32", 18) == "BLO_M=64 BLO_N=32"
+    assert wording.fitting("STAGES=64 STAGED=32", 16) == "STAGES=64 STAGE…", "no two names become one"
