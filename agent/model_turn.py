@@ -331,7 +331,8 @@ class ModelTurn:
         if response.usage.input_tokens:
             self._counted = (self._sent_length, response.usage.input_tokens)
         if response.finish_reason == "length":
-            raise _NoAnswerError(f"{label} reached its output limit, and the answer was cut off", feedback=_CUT_OFF)
+            reason = f"{label} reached its output limit, and the answer was cut off"
+            raise _NoAnswerError(reason, feedback=_CUT_OFF, hint="ask for less at once; /model chooses another one")
         if response.finish_reason == "content_filter":
             raise exceptions.ContentFilterError("it refused to go on")
         # Where a provider did not say how the answer ends, the library takes it for whole.

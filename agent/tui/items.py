@@ -430,8 +430,8 @@ def call_in_full(given: Mapping[str, Any], result: Mapping[str, Any]) -> str:
 
 def wrapped(text: Content, width: int) -> list[Content]:
     """Return a text in rows of so many columns; the sign of per cent stays with its number."""
-    glued = Content(re.sub(r"(?<=\d) (?=%)", _GLUE, text.plain), text.spans)
-    return [Content(row.plain.replace(_GLUE, " "), row.spans) for row in glued.wrap(width)]
+    glued = Content(re.sub(r"(?<=\d) (?=%)", _GLUE, text.plain), list(text.spans))
+    return [Content(row.plain.replace(_GLUE, " "), list(row.spans)) for row in glued.wrap(width)]
 
 
 def measured_line(row: ListedCandidate, words: int, room: int = 0) -> Content:
