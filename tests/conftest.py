@@ -25,6 +25,7 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # Idle threads of torch must not spin while those of the other process of a test run work.
 os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # those of NumPy and SciPy spin whatever they are told
 
 
 # Collected tests and imported modules stay to the end; looking through them again took a seventh of the time.
