@@ -63,10 +63,16 @@ class TestCapture:
         found = captured(source, tmp_path / "scratch", monkeypatch)
         assert [text.splitlines()[1] for text in found] == ["int one();", "int two();", "int three();"]
 
-    def test_what_a_module_builds_only_where_there_is_a_gpu(self, tmp_path: Path) -> None:
+    def test_what_a_module_builds_only_where_there_is_a_gpu(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        compiler = tmp_path / "refuses"  # since torch's headers take seconds
+        compiler.write_text('#!/bin/sh\n[ "$1" = --version ] && exec c++ --version\nexit 1\n')
+        compiler.chmod(0o755)
+        monkeypatch.setenv("CXX", str(compiler))
         source = (
             "import torch\nfrom torch.utils.cpp_extension import load_inline\n"
-            "if torch.cuda.is_available():\n    one = load_inline(name='guarded', cpp_sources='retrun;')\n"
+            "if torch.cuda.is_available():\n    one = load_inline(name='guarded', cpp_sources='int one();')\n"
         )
         for arch, count in (("sm_90", 1), ("", 0)):
             folder = tmp_path / f"for{arch}"
