@@ -34,7 +34,7 @@ def leave(root: Path, available: int) -> None:
     whole.rename(root / "proc/meminfo")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def hog() -> Iterator[int]:
     """A process that holds 500 MB more than this one, whose memory counts as inherited."""
     resident, shared = map(int, Path("/proc/self/statm").read_text().split()[1:3])
