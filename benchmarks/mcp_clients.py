@@ -247,7 +247,7 @@ def play(client: str, problem: str, name: str, args: argparse.Namespace, root: P
         bridge.terminate()
     for call in played.calls:
         call.pop("began", None)
-        call["answer"] = call.get("answer", "")[:1500]
+        call["answer"] = call.get("answer", "").replace(str(home), "~")[:1500]
         if "source" in call["arguments"]:
             call["arguments"] = call["arguments"] | {"source": "the kernel below"}
     return {
