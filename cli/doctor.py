@@ -39,7 +39,9 @@ PROTECTIONS = {
     "no local sockets": "a candidate may talk to services of this machine, such as Docker's (needs seccomp)",
     "no inherited descriptors": "a candidate may write to files and sockets that were open when it started",
     "no secrets in the environment": "a candidate may read the keys in your environment",
-    "private temporary files": "a candidate shares /tmp, and may fill the disk up to its limits (needs root)",
+    "other files do not exist": "a candidate may find out whether a file exists, its size and date, but not read it "
+    "(needs root or user namespaces, as above; in a container --cap-add SYS_ADMIN)",
+    "private temporary files": "a candidate writes to a folder on disk, and may fill it up to its limits (needs root)",
     "user nobody": "a candidate runs as you; the other protections still hold (needs root to be in force)",
     "no capabilities": "a candidate keeps what the superuser may do, as far as the other protections let it",
     "no new privileges": "a candidate may run set-user-id programs",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support import synthetic_executor as synthetic
@@ -16,6 +18,8 @@ from forewarp.core.values import Build
 from forewarp.gpu_runner.worker.environment import allowed
 from forewarp.gpu_runner.worker.least import INSIST, LEAST, MISSING
 from forewarp.tools.measured import result_of
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_flag_insists_for_what_is_started_from_here_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,3 +68,9 @@ def test_doctor_says_in_one_line_how_to_get_each_of_the_least() -> None:
     for name in LEAST:
         assert ";" in doctor.PROTECTIONS[name]
         assert "\n" not in doctor.PROTECTIONS[name]
+
+
+def test_doctor_tells_every_protection_that_some_place_lacks() -> None:
+    found = json.loads((ROOT / "benchmarks" / "results" / "protections.json").read_text())["places"]
+    in_force = [set(place["in_force"]["candidate"]) for place in found]
+    assert set.union(*in_force) - set.intersection(*in_force) <= doctor.PROTECTIONS.keys()
