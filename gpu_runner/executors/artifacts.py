@@ -26,7 +26,8 @@ from forewarp.gpu_runner.worker.channel import LACKING, MACHINE
 from forewarp.gpu_runner.worker.requests import CompileJob, ConfinedFolder, JobEnding
 
 T = TypeVar("T")
-CACHE_VERSION = "6"
+CACHE_VERSION = "7"
+"""Raised when compiling makes something else of a source, or refuses one: what is kept is not checked again."""
 RUNS_CODE = ("python", "triton")
 """Languages of which code of the candidate runs while it is compiled, and may end that itself."""
 _OUT_OF_TIME = "CPU time limit exceeded"
