@@ -19,7 +19,8 @@ import torch
 from forewarp.core.checking import FAULTS, Check, CheckedWorkload, CheckStatus, Finding
 from forewarp.core.errors import CandidateError
 from forewarp.core.values import DeviceKind, Workload
-from forewarp.inspection.emulation.scene import Scene
+from forewarp.gpu_runner.worker.loading import load_problem
+from forewarp.inspection.emulation.scene import Scene, ShapeOnly
 from forewarp.inspection.emulation.shapes import Constants, Shrinker, Size, defaults
 from forewarp.inspection.jobs import CheckJob
 
@@ -52,6 +53,16 @@ class Judged:
     def saying(self, message: str, **changes: Any) -> Judged:
         """Return this judgement with another message."""
         return replace(self, workload=replace(self.workload, message=message), **changes)
+
+    def noting(self, note: str) -> Judged:
+        """Return this judgement with a note behind its message."""
+        return self.saying("; ".join(filter(None, (self.workload.message, note))))
+
+    def finding(self, findings: Sequence[Finding], own: Constants) -> Judged:
+        """Return this judgement with what was found at the task's own shape, too."""
+        shape = ", ".join(f"{k} = {v}" for k, v in own.items())
+        found = [replace(f, message=f"{f.message}; at the task's own shape, {shape}") for f in findings]
+        return replace(self, findings=joined([*self.findings, *found]))
 
     def joined(self, other: Judged, name: str) -> Judged:
         """Return this case of a workload and another as one: this one, or the other, called `name`, if it failed."""
@@ -221,6 +232,12 @@ class Checker(ABC):
         """Look for what a small shape hides, after a check that found nothing wrong."""
         del workload, shrinker
         return judged
+
+    def shape_only(self, shrinker: Shrinker, constants: Constants) -> ShapeOnly:
+        """Return a shape without values; raises what the reference raises, and `CandidateError`."""
+        workload = shrinker.with_constants(constants)
+        signature = None if self.candidate.language == "python" else shrinker.signature(constants)
+        return ShapeOnly(load_problem(self.job, workload, 0), workload, self.candidate, signature)
 
     def attempt(self, workload: Workload, limit_s: float, *, changed: bool = False, sample: bool = False) -> Judged:
         """Check one workload at one shape, on fresh inputs and, if wanted, on `changed` ones for half of the time."""

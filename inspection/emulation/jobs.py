@@ -11,6 +11,7 @@ from forewarp.gpu_runner.worker.task_confinement import job_folder, run_confined
 from forewarp.inspection.emulation.check import Checker
 from forewarp.inspection.emulation.emulator import build
 from forewarp.inspection.emulation.emulator.check import EmulatorCheck
+from forewarp.inspection.emulation.emulator.run import LOOK_RESERVED
 from forewarp.inspection.emulation.emulator.sanitized import RESERVED, SanitizedCheck
 from forewarp.inspection.emulation.interpreter.check import InterpreterCheck
 from forewarp.inspection.jobs import CheckJob, EmulateJob, InterpretJob, SanitizeJob
@@ -29,7 +30,7 @@ def emulate(job: EmulateJob, answer: Channel) -> None:
     if not build.available():
         # Whoever runs a task's code may read the cache, but not fill it.
         build.keep_device(build.compiler(), job_folder(job), Path(job.cache))
-    answer.send(_checked(job, EmulatorCheck, [job.cache]))
+    answer.send(_checked(job, EmulatorCheck, [job.cache], 2 * LOOK_RESERVED))
 
 
 def sanitize(job: SanitizeJob, answer: Channel) -> None:

@@ -11,13 +11,14 @@ from pathlib import Path
 import torch
 
 from forewarp.core.checking import Check, CheckedWorkload, CheckStatus
+from forewarp.core.values import Workload
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.worker.check import POISON_BYTE, Mismatch
 from forewarp.inspection.emulation.check import Bounds, CandidateRunner, Checker, Judged, unjudged
 from forewarp.inspection.emulation.emulator import build, ptx
 from forewarp.inspection.emulation.emulator.run import Emulation, Ending
 from forewarp.inspection.emulation.scene import Scene
-from forewarp.inspection.emulation.shapes import Size
+from forewarp.inspection.emulation.shapes import Shrinker, Size, defaults
 
 _STATUS: Mapping[Ending, CheckStatus] = {"failed": "failed", "waits": "unsupported", "unsupported": "unsupported"}
 _MISFIT = "which its code may not be made for"
@@ -56,6 +57,17 @@ class EmulatorCheck(Checker):
         except ptx.UnsupportedPtx as e:
             return str(e)
         return build.available()
+
+    def unhidden(self, workload: Workload, shrinker: Shrinker, judged: Judged) -> Judged:
+        """Look for faulty addresses at the task's own shape."""
+        own = defaults(self.job, workload)
+        try:
+            shape = self.shape_only(shrinker, own)
+        except Exception as e:  # the reference's own code may raise anything
+            return judged.noting(f"not looked at at the task's own shape: {type(e).__name__}: {e}")
+        if judged.wrong or self._emulation.prepare(shape.plan) is not None:
+            return judged
+        return judged.finding(self._emulation.look(shape), own)
 
     @contextlib.contextmanager
     def runner(self, scene: Scene) -> Generator[CandidateRunner]:

@@ -6,8 +6,9 @@ import os
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +25,7 @@ from forewarp.gpu_runner.worker import environment, protections, toolchain
 from forewarp.gpu_runner.worker.watch import run_watched
 from forewarp.inspection.emulation.emulator import build
 from forewarp.inspection.emulation.emulator.ptx import UnsupportedPtx
-from forewarp.inspection.emulation.scene import Scene, sized
+from forewarp.inspection.emulation.scene import Scene, ShapeOnly, sized
 
 Ending = Literal["ok", "failed", "timeout", "waits", "unsupported"]
 _REFUSALS: tuple[Ending, ...] = ("failed", "unsupported")
@@ -33,6 +34,11 @@ _KINDS: Mapping[str, FindingKind] = {k: k for k in FAULTS}
 PROGRAM, _ORDERS, DATA, REPORT = "program", "orders", "data", "report"
 _GRACE_S, _PAGE = 5.0, 4096
 _MOST_REPORT, _MOST_ROWS = 1 << 20, 1000
+_LOOK_S, _CHUNK = 2.0, 4 << 20
+LOOK_RESERVED = 1 << 43
+"""Address space in bytes that a look at a large shape takes and hardly uses: 64 buffers, far from each other."""
+_SAMPLE, _LOOK_SAMPLE = 0.7, 0.1
+"""Of a run's time, what blocks of a sample may begin in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,22 +90,46 @@ class Emulation:
 
         `seconds` are of processor time; by the clock it may take three times as long.
         """
-        program = self._built[_key(scene.plan)] / PROGRAM
         # What a program has once written to, nobody but it looks at again: there may be links.
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
             folder, slots = Path(name), _lay_out(scene)
-            (folder / _ORDERS).write_text(_orders(scene.plan, slots, seconds, descending=descending, sample=sample))
+            orders = [f"order {int(descending)}", *([f"sample {_SAMPLE * seconds:.3f}"] if sample else [])]
             size = _write(slots, folder / DATA)
-            limit_s = 3 * seconds + _GRACE_S
-            stopped = self._confined(
-                folder, seconds + _GRACE_S, lambda: self._execute(program, folder, limit_s), self.reserved
-            )
-            if stopped:
-                return EmulatedRun("failed", f"the candidate {stopped}")
-            outcome = self._outcome(_plain_file(folder / REPORT, _MOST_REPORT), program)
+            outcome = self._run(scene.plan, slots, orders, folder, seconds, self.reserved)
             if outcome.ending == "ok":
                 _read(slots, _plain_file(folder / DATA, size))
         return outcome
+
+    def look(self, shape: ShapeOnly) -> tuple[Finding, ...]:
+        """Run some blocks of all launches on buffers without contents; return what is out of bounds whatever they hold.
+
+        All bytes of all buffers are 0, then 1. `prepare` comes first.
+        """
+        slots = {name: replace(s, offset=0, writable=True) for name, s in _lay_out(shape).items()}
+        orders, seen = ["hollow", f"sample {_LOOK_SAMPLE * _LOOK_S:.3f}"], list[tuple[Finding, ...]]()
+        for fill in (b"\0", b"\1"):
+            with tempfile.TemporaryDirectory(dir=self._folder) as name:
+                folder = Path(name)
+                (folder / DATA).write_bytes(fill * _CHUNK)
+                seen.append(self._run(shape.plan, slots, orders, folder, _LOOK_S, LOOK_RESERVED).findings)
+        return tuple(f for f in seen[0] if f.kind == "out of bounds" and f in seen[1])
+
+    def _run(
+        self,
+        plan: ResolvedPlan,
+        slots: Mapping[str, _Slot],
+        orders: Sequence[str],
+        folder: Path,
+        seconds: float,
+        reserved: int,
+    ) -> EmulatedRun:
+        program = self._built[_key(plan)] / PROGRAM
+        (folder / _ORDERS).write_text(_orders(plan, slots, [*orders, f"seconds {seconds:.3f}"]))
+        limit_s = 3 * seconds + _GRACE_S
+        work = partial(self._execute, program, folder, limit_s)
+        if stopped := self._confined(folder, seconds + _GRACE_S, work, reserved):
+            return EmulatedRun("failed", f"the candidate {stopped}")
+        return self._outcome(_plain_file(folder / REPORT, _MOST_REPORT), program)
 
     def _without_device(self) -> str:
         """Provide what programs are linked with, once; return why that failed, or ""."""
@@ -166,7 +196,7 @@ class _Slot:
     tensor: torch.Tensor | None = None
 
 
-def _lay_out(scene: Scene) -> dict[str, _Slot]:
+def _lay_out(scene: ShapeOnly) -> dict[str, _Slot]:
     """Return the buffers that kernels see by the plan's names, each from a page's start on."""
     plan = scene.plan
     written = {plan.inputs[i] for i in scene.written_values}
@@ -204,12 +234,11 @@ def _read(slots: Mapping[str, _Slot], data: bytes) -> None:
             slot.tensor.view(-1).view(torch.uint8).copy_(torch.frombuffer(left, dtype=torch.uint8))
 
 
-def _orders(plan: ResolvedPlan, slots: Mapping[str, _Slot], seconds: float, *, descending: bool, sample: bool) -> str:
-    """Return the text that tells the program what to run, in at most so many seconds."""
+def _orders(plan: ResolvedPlan, slots: Mapping[str, _Slot], how: Sequence[str]) -> str:
+    """Return the text that tells the program what to run; `how` are its first rows."""
     places = {name: i for i, name in enumerate(slots)}
     places |= {output: places[source] for output, source in plan.aliases.items()}
-    rows = [f"order {int(descending)}", f"seconds {seconds:.3f}"]
-    rows += [f"sample {0.7 * seconds:.3f}"] if sample else []
+    rows = [*how]
     rows += [f"buffer {name} {s.size} {s.offset} {int(s.writable)}" for name, s in slots.items()]
     for launch in plan.launches:
         rows.append(f"launch {launch.kernel} {' '.join(map(str, (*launch.grid, *launch.block, launch.shared)))}")

@@ -11,7 +11,7 @@ from forewarp.core.untrusted_text import first_line
 from forewarp.gpu_runner.compilers import cpp
 from forewarp.gpu_runner.compilers.process import CompileError, run_compiler
 from forewarp.gpu_runner.formats.plan import ResolvedPlan
-from forewarp.inspection.emulation.check import Bounds
+from forewarp.inspection.emulation.check import Bounds, Checker
 from forewarp.inspection.emulation.emulator import build
 from forewarp.inspection.emulation.emulator.check import EmulatorCheck
 from forewarp.inspection.emulation.emulator.run import PROGRAM, REPORT, EmulatedRun, Emulation
@@ -46,6 +46,8 @@ class SanitizedCheck(EmulatorCheck):
         again_s=5.0,
         unsuited=EmulatorCheck.bounds.unsuited,
     )
+
+    unhidden = Checker.unhidden
 
     def _refusal(self) -> str:
         return "" if cpp.compiler() else "checking C++ needs a compiler: install g++, or set CXX to one"

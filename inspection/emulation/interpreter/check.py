@@ -20,9 +20,8 @@ from forewarp.core.values import Candidate, Workload
 from forewarp.gpu_runner.worker import protections
 from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.check import Mismatch
-from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.watch import run_watched
-from forewarp.inspection.emulation.check import Bounds, CandidateRunner, Checker, Judged, ShapeRefused, joined
+from forewarp.inspection.emulation.check import Bounds, CandidateRunner, Checker, Judged, ShapeRefused
 from forewarp.inspection.emulation.interpreter.child import Born, live
 from forewarp.inspection.emulation.scene import Scene, ShapeOnly
 from forewarp.inspection.emulation.shapes import Constants, Shrinker, Size, defaults
@@ -78,16 +77,14 @@ class InterpreterCheck(Checker):
         own = defaults(self.job, workload)
         report = self._look(shrinker, own)
         if not report["programs"] and report["message"]:
-            return _noted(judged, f"not looked at at the task's own shape: {report['message']}")
+            return judged.noting(f"not looked at at the task's own shape: {report['message']}")
         if hidden_by(report["reach"], judged.reach) and not judged.wrong:
             judged = self._larger(shrinker, own, judged, report["reach"])
-        shape = ", ".join(f"{k} = {v}" for k, v in own.items())
         findings = [serde.from_data(Finding, f) for f in report["findings"]]
         findings += self._never_written(shrinker, {**own, **judged.workload.constants}, report)
-        findings = [replace(f, message=f"{f.message}; at the task's own shape, {shape}") for f in findings]
-        judged = replace(judged, findings=joined([*judged.findings, *findings]))
+        judged = judged.finding(findings, own)
         hidden = hidden_by(report["reach"], judged.reach)
-        return _noted(judged, f"not seen at this shape: {'; '.join(hidden)}") if hidden else judged
+        return judged.noting(f"not seen at this shape: {'; '.join(hidden)}") if hidden else judged
 
     def _never_written(self, shrinker: Shrinker, small: Constants, report: Mapping[str, Any]) -> list[Finding]:
         """Return the outputs that a launch's programs are too few to fill at the task's own shape.
@@ -120,10 +117,8 @@ class InterpreterCheck(Checker):
 
     def _look(self, shrinker: Shrinker, constants: Constants) -> dict[str, Any]:
         """Run a few programs of each launch without data, and return their report."""
-        workload = shrinker.with_constants(constants)
         try:
-            signature = shrinker.signature(constants) if self.candidate.language == "triton" else None
-            scene = ShapeOnly(load_problem(self.job, workload, 0), workload, self.candidate, signature)
+            scene = self.shape_only(shrinker, constants)
         except Exception as e:  # the reference's own code may raise anything
             return {**_NOTHING, "message": f"{type(e).__name__}: {e}"}
         with _Confined(self.job, scene, self.candidate) as child:
@@ -135,10 +130,6 @@ def hidden_by(own: Mapping[str, int], small: Mapping[str, int]) -> list[str]:
     return [
         f"{count} {name}, here {small.get(name, 0)}" for name, count in own.items() if count > 1 >= small.get(name, 0)
     ]
-
-
-def _noted(judged: Judged, note: str) -> Judged:
-    return judged.saying("; ".join(filter(None, (judged.workload.message, note))))
 
 
 class _Interpreted(CandidateRunner):

@@ -2,8 +2,9 @@
 //
 //     ./kernel RUN DATA REPORT
 //
-// RUN is text: "order 0|1", "seconds S", "sample S", "buffer NAME BYTES OFFSET WRITABLE", "launch KERNEL gx gy gz bx by bz SHARED",
+// RUN is text: "order 0|1", "seconds S", "sample S", "hollow", "buffer NAME BYTES OFFSET WRITABLE", "launch KERNEL gx gy gz bx by bz SHARED",
 // "arg ptr BUFFER" or "arg TYPE VALUE". DATA holds the buffers, each from a page's start on, and gets the results.
+// After "hollow" it holds what every CHUNK of all buffers is full of, and gets nothing.
 #include "runtime.hpp"
 
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 namespace fw {
 namespace {
 
-constexpr size_t GUARD = 1 << 20, PAGE = 4096;
+constexpr size_t GUARD = 1 << 20, PAGE = 4096, CHUNK = 4 << 20;
 constexpr int MOST_BUFFERS = 64, MOST_ARGUMENTS = 64;
 constexpr unsigned MOST_PLACES = 64;
 
@@ -56,13 +57,15 @@ void write_line(const char* text, size_t length) {
 void add_buffer(const char* name, size_t bytes, long offset, bool writable, int data) {
     if (buffer_count == MOST_BUFFERS) finish("unsupported", "the plan has too many buffers");
     const size_t size = (bytes + PAGE - 1) / PAGE * PAGE;
+    const size_t guard = device.hollow ? FAR : GUARD, step = device.hollow ? CHUNK : size;
     char* region = static_cast<char*>(
-        mmap(nullptr, size + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        mmap(nullptr, size + 2 * guard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (region == MAP_FAILED) finish("failed", "no memory for the buffers");
-    char* start = region + GUARD;
-    if (size > 0 && mmap(start, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_FIXED, data,
-                         offset) == MAP_FAILED)
-        finish("failed", "the buffers could not be mapped");
+    char* start = region + guard;
+    for (size_t at = 0; at < size; at += step)
+        if (mmap(start + at, step < size - at ? step : size - at, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+                 (device.hollow ? MAP_PRIVATE : MAP_SHARED) | MAP_FIXED, data, offset) == MAP_FAILED)
+            finish("failed", "the buffers could not be mapped");
     Buffer& buffer = buffers[buffer_count++];
     snprintf(buffer.name, sizeof buffer.name, "%s", name);
     buffer.start = start;
@@ -189,6 +192,7 @@ void follow(FILE* plan, int data) {
         long offset;
         int writable;
         double seconds;
+        if (strcmp(line, "hollow\n") == 0) device.hollow = true;
         if (sscanf(line, "order %d", &writable) == 1) descending = writable;
         if (sscanf(line, "sample %lf", &seconds) == 1) sampled = true, soft_limit = double(fw_clock()) + seconds * 1e9;
         if (sscanf(line, "seconds %lf", &seconds) == 1) {

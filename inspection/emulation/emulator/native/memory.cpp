@@ -321,7 +321,7 @@ T* make_cells(size_t count) {
 
 void add_range(const Range& range) {
     if (range_count == SLOTS) finish("failed", "the plan has too many buffers");
-    if (range.kind == BUFFER && !range.read_only) spots[range_count] = make_cells<Spot>(range.end - range.begin);
+    if (range.kind == BUFFER && !range.read_only && !device.hollow) spots[range_count] = make_cells<Spot>(range.end - range.begin);
     ranges[range_count++] = range;
 }
 
@@ -399,7 +399,7 @@ const char* describe_address(uintptr_t address, size_t bytes, char* text, size_t
         const size_t away = address < r.begin ? r.begin - address : address + bytes > r.end ? address + bytes - r.end : 0;
         if (away < distance) distance = away, best = &r;
     }
-    if (!best || distance > (64u << 20))
+    if (!best || distance > FAR)
         snprintf(text, size, "at 0x%zx, which is in no buffer", size_t(address));
     else if (distance == 0)
         snprintf(text, size, "at byte %zu of %s%s", size_t(address - best->begin), best->name,

@@ -7,6 +7,8 @@ namespace fw {
 constexpr unsigned MAX_THREADS = 1024, WARPS = 32;
 constexpr int BARRIERS = 16;
 constexpr size_t SHARED_BYTES = 227 << 10;
+/// How far from its buffer an index of 32 bits may lead: 2^31 elements of 16 bytes.
+constexpr size_t FAR = 1ull << 35;
 
 struct Launch {
     const Kernel* kernel;
@@ -18,6 +20,8 @@ struct Device {
     unsigned thread = 0;
     bool running = false;
     bool atomics = false;
+    // Buffers have sizes and no contents.
+    bool hollow = false;
     uint64_t changes = 0;
     const void* last_access = nullptr;
     uint32_t epoch = 1;

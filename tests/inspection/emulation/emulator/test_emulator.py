@@ -155,6 +155,18 @@ for (int c = threadIdx.x; c < cols; c += blockDim.x) y[blockIdx.x * cols + c] = 
 
 
 @pytest.mark.slow
+def test_an_index_that_overflows_at_the_tasks_own_shape_is_out_of_bounds(checks: LocalExecutor) -> None:
+    task = interpreted.model("x * 2", "torch.randn(ROWS, COLS)", ROWS=131072, COLS=20001)
+    body = "for (int c = threadIdx.x; c < cols; c += blockDim.x) y[ROW * cols + c] = x[ROW * cols + c] * 2;"
+    check = run(checks, task, samples.rows(body.replace("ROW", "int(blockIdx.x)")))
+    finding = found(check, "out of bounds")
+    assert "before the start of x; block (131071,0,0)" in finding.message
+    assert finding.message.endswith("at the task's own shape, ROWS = 131072, COLS = 20001")
+    check = run(checks, task, samples.rows(body.replace("ROW", "(long long)blockIdx.x")))
+    assert (check.status, check.findings) == ("ok", ()), check
+
+
+@pytest.mark.slow
 def test_loops_by_the_grids_stride_are_not_accused(checks: LocalExecutor) -> None:
     loop = "for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) y[i] = x[i] * 2.0f;"
     check = run(checks, MANY_ROWS, samples.kernel(loop, grid="264"))
