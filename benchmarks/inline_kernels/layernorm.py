@@ -3,31 +3,28 @@ import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
 CUDA = r"""
+__device__ float block_sum(float value) {
+  __shared__ float parts[32];
+  for (int step = 16; step > 0; step >>= 1) value += __shfl_xor_sync(0xffffffffu, value, step);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = value;
+  __syncthreads();
+  value = 0.0f;
+  for (int i = 0; i < blockDim.x / 32; i++) value += parts[i];
+  return value;
+}
+
 template <typename T>
 __global__ void layernorm_kernel(const T* x, const T* weight, const T* bias, T* y, int columns, float eps) {
-  __shared__ float sums[32], squares[32];
   const T* row = x + (size_t)blockIdx.x * columns;
-  float sum = 0.0f, square = 0.0f;
+  float sum = 0.0f, squares = 0.0f;
+  for (int i = threadIdx.x; i < columns; i += blockDim.x) sum += static_cast<float>(row[i]);
+  const float mean = block_sum(sum) / columns;
   for (int i = threadIdx.x; i < columns; i += blockDim.x) {
-    const float value = static_cast<float>(row[i]);
-    sum += value;
-    square += value * value;
+    const float off = static_cast<float>(row[i]) - mean;
+    squares += off * off;
   }
-  for (int step = 16; step > 0; step >>= 1) {
-    sum += __shfl_xor_sync(0xffffffffu, sum, step);
-    square += __shfl_xor_sync(0xffffffffu, square, step);
-  }
-  if (threadIdx.x % 32 == 0) {
-    sums[threadIdx.x / 32] = sum;
-    squares[threadIdx.x / 32] = square;
-  }
-  __syncthreads();
-  sum = square = 0.0f;
-  for (int i = 0; i < blockDim.x / 32; i++) {
-    sum += sums[i];
-    square += squares[i];
-  }
-  const float mean = sum / columns, scale = rsqrtf(square / columns - mean * mean + eps);
+  const float scale = rsqrtf(block_sum(squares) / columns + eps);
   for (int i = threadIdx.x; i < columns; i += blockDim.x)
     y[(size_t)blockIdx.x * columns + i] = static_cast<T>(
         (static_cast<float>(row[i]) - mean) * scale * static_cast<float>(weight[i]) + static_cast<float>(bias[i]));

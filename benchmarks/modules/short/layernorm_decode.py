@@ -1,4 +1,4 @@
-"""Layer normalisation in two walks over a row.
+"""Layer normalisation in three walks over a row.
 
 Blocks beyond the last one, where `EXTRA` asks for them, come from memory beside the task's, and go there.
 """
@@ -21,15 +21,15 @@ def layernorm(x, weight, bias, y, spare, cols, extra, BLOCK: tl.constexpr):
     sums = tl.zeros((BLOCK,), tl.float32)
     squares = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, cols, BLOCK):
-        v = tl.load(x + row * cols + start + col, mask=start + col < cols, other=0.0)
-        sums += v
-        squares += v * v
+        sums += tl.load(x + row * cols + start + col, mask=start + col < cols, other=0.0)
     for i in range(extra):
-        v = tl.load(spare + (row * extra + i) * BLOCK + col)
-        sums += v
-        squares += v * v
+        sums += tl.load(spare + (row * extra + i) * BLOCK + col)
     mean = tl.sum(sums, 0) / cols
-    scale = tl.rsqrt(tl.sum(squares, 0) / cols - mean * mean + 1e-5)
+    for start in range(0, cols, BLOCK):
+        inside = start + col < cols
+        off = tl.where(inside, tl.load(x + row * cols + start + col, mask=inside) - mean, 0.0)
+        squares += off * off
+    scale = tl.rsqrt(tl.sum(squares, 0) / cols + 1e-5)
     for start in range(0, cols, BLOCK):
         inside = start + col < cols
         v = (tl.load(x + row * cols + start + col, mask=inside) - mean) * scale
@@ -46,7 +46,7 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         rows, cols = x.shape
-        extra = math.ceil(EXTRA * 2 * triton.cdiv(cols, BLOCK))
+        extra = math.ceil(EXTRA * 3 * triton.cdiv(cols, BLOCK))
         if self.spare is None or self.spare.numel() < rows * extra * BLOCK:
             self.spare = torch.zeros(rows * max(extra, 1) * BLOCK, device=x.device)
         y = torch.empty_like(x)

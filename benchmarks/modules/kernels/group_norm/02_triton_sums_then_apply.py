@@ -1,4 +1,4 @@
-"""Sums and sums of squares of planes go to scratch memory; the second kernel joins those of its group."""
+"""Means of planes and squares about them go to scratch memory; the second kernel joins those of its group."""
 
 import torch
 import torch.nn as nn
@@ -7,28 +7,30 @@ import triton.language as tl
 
 
 @triton.jit
-def plane_sums(x, sums, squares, plane, BLOCK: tl.constexpr):
+def plane_statistics(x, means, squares, plane, BLOCK: tl.constexpr):
     p = tl.program_id(0)
     at = tl.arange(0, BLOCK)
     v = tl.load(x + p * plane + at, mask=at < plane, other=0.0)
-    tl.store(sums + p, tl.sum(v, 0))
-    tl.store(squares + p, tl.sum(v * v, 0))
+    mean = tl.sum(v, 0) / plane
+    off = tl.where(at < plane, v - mean, 0.0)
+    tl.store(means + p, mean)
+    tl.store(squares + p, tl.sum(off * off, 0))
 
 
 @triton.jit
-def apply_planes(x, y, sums, squares, w, b, channels, per_group, plane, eps, GROUP: tl.constexpr, BLOCK: tl.constexpr):
+def apply_planes(x, y, means, squares, w, b, channels, per_group, plane, eps, GROUP: tl.constexpr, BLOCK: tl.constexpr):
     p = tl.program_id(0)
     c = p % channels
     first = p - c % per_group
     g = tl.arange(0, GROUP)
-    n = per_group * plane
-    mean = tl.sum(tl.load(sums + first + g, mask=g < per_group, other=0.0), 0) / n
-    square = tl.sum(tl.load(squares + first + g, mask=g < per_group, other=0.0), 0) / n
-    a = tl.rsqrt(square - mean * mean + eps) * tl.load(w + c)
-    d = tl.load(b + c) - mean * a
+    of_planes = tl.load(means + first + g, mask=g < per_group, other=0.0)
+    mean = tl.sum(of_planes, 0) / per_group
+    off = tl.where(g < per_group, of_planes - mean, 0.0)
+    inside = tl.sum(tl.load(squares + first + g, mask=g < per_group, other=0.0), 0) / plane
+    scale = tl.rsqrt((inside + tl.sum(off * off, 0)) / per_group + eps) * tl.load(w + c)
     at = tl.arange(0, BLOCK)
     v = tl.load(x + p * plane + at, mask=at < plane)
-    tl.store(y + p * plane + at, v * a + d, mask=at < plane)
+    tl.store(y + p * plane + at, (v - mean) * scale + tl.load(b + c), mask=at < plane)
 
 
 class ModelNew(nn.Module):
@@ -42,13 +44,13 @@ class ModelNew(nn.Module):
         B, C, H, W = x.shape
         plane = H * W
         scratch = torch.empty(2 * B * C, device=x.device)
-        sums, squares = scratch[: B * C], scratch[B * C :]
+        means, squares = scratch[: B * C], scratch[B * C :]
         block = triton.next_power_of_2(plane)
-        plane_sums[(B * C,)](x, sums, squares, plane, BLOCK=block, num_warps=4)
+        plane_statistics[(B * C,)](x, means, squares, plane, BLOCK=block, num_warps=4)
         y = torch.empty_like(x)
         per_group = C // self.groups
         apply_planes[(B * C,)](
-            x, y, sums, squares, self.weight, self.bias, C, per_group, plane, 1e-5,
+            x, y, means, squares, self.weight, self.bias, C, per_group, plane, 1e-5,
             GROUP=triton.next_power_of_2(per_group), BLOCK=block, num_warps=4,
         )
         return y

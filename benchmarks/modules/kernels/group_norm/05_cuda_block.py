@@ -6,33 +6,26 @@ SOURCE = r"""
 #include <torch/extension.h>
 #include <ATen/cuda/CUDAContext.h>
 
+__device__ float block_total(float v) {
+    __shared__ float parts[16];
+    for (int o = 16; o > 0; o >>= 1) v += __shfl_xor_sync(0xffffffffu, v, o);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = v;
+    __syncthreads();
+    v = 0.0f;
+    for (int i = 0; i < 16; i++) v += parts[i];
+    return v;
+}
+
 __global__ void __launch_bounds__(512) group_norm_block(const float* __restrict__ x, const float* __restrict__ w,
         const float* __restrict__ b, float* __restrict__ y, int groups, int per_group, int plane, float eps) {
-    __shared__ float sums[16], squares[16];
     const int n = per_group * plane;
     const size_t base = (size_t)blockIdx.x * n;
     float s = 0.0f, q = 0.0f;
-    for (int i = threadIdx.x; i < n; i += 512) {
-        const float v = x[base + i];
-        s += v;
-        q += v * v;
-    }
-    for (int o = 16; o > 0; o >>= 1) {
-        s += __shfl_xor_sync(0xffffffffu, s, o);
-        q += __shfl_xor_sync(0xffffffffu, q, o);
-    }
-    if (threadIdx.x % 32 == 0) {
-        sums[threadIdx.x / 32] = s;
-        squares[threadIdx.x / 32] = q;
-    }
-    __syncthreads();
-    s = q = 0.0f;
-    for (int i = 0; i < 16; i++) {
-        s += sums[i];
-        q += squares[i];
-    }
-    const float mean = s / n;
-    const float rstd = rsqrtf(q / n - mean * mean + eps);
+    for (int i = threadIdx.x; i < n; i += 512) s += x[base + i];
+    const float mean = block_total(s) / n;
+    for (int i = threadIdx.x; i < n; i += 512) q += (x[base + i] - mean) * (x[base + i] - mean);
+    const float rstd = rsqrtf(block_total(q) / n + eps);
     const int first = blockIdx.x % groups * per_group;
     for (int i = threadIdx.x; i < n; i += 512) {
         const int c = first + i / plane;
