@@ -181,8 +181,11 @@ class Extensions:
         return self._extension(name, "\n".join(Path(p).read_text() for p in _texts(sources)), extra_cuda_cflags or ())
 
     def _extension(self, name: str, text: str, flags: Sequence[str]) -> Extension:
+        # Host code reads macros as the text defines them, the last one of a name, and compilers have the flags' before.
+        given = (f[2:].partition("=") for f in flags if f.startswith("-D"))
+        defined = (f"#define {macro} {value or 1}" for macro, _, value in given)
         try:
-            source = CudaSource.read(text)
+            source = CudaSource.read("\n".join((text, *defined, "")))
         except NotFollowed as e:
             raise NotTraced(f"the source of {name} cannot be read: {e}") from None
         device = DeviceCode(source, self.arch, flags, self.recorder)
