@@ -238,10 +238,18 @@ class DrawnOn(TorchDispatchMode):
     ) -> Any:
         """Call an operation of torch; one that draws into its first argument draws on the device, then copies."""
         named = dict(kwargs or {})
-        in_place = torch.Tag.nondeterministic_seeded in func.tags and func._schema.is_mutable
-        if not in_place or args[0].device.type == self._device.type or named.get("generator") is not None:
+        alone = not any(isinstance(a, torch.Tensor) for a in args[1:])  # else the others lie elsewhere too
+        elsewhere = _draws_in_place(func) and alone and args[0].device.type != self._device.type
+        if not elsewhere or named.get("generator") is not None:
             return func(*args, **named)
         return args[0].copy_(func(torch.empty_like(args[0], device=self._device), *args[1:], **named))
+
+
+def _draws_in_place(operation: Any) -> bool:
+    if torch.Tag.nondeterministic_seeded not in operation.tags:
+        return False
+    first = operation._schema.arguments[0].alias_info
+    return first is not None and first.is_write
 
 
 def build_model(

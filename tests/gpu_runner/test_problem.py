@@ -350,6 +350,11 @@ def test_weights_made_elsewhere_are_drawn_by_the_device(draw: Any) -> None:
     assert torch.equal(*following)
 
 
+def test_what_is_drawn_by_probabilities_into_another_tensor_reads_them() -> None:
+    with problem.DrawnOn("meta"):
+        assert torch.equal(torch.bernoulli(torch.ones(3), out=torch.empty(3)), torch.ones(3))
+
+
 @pytest.mark.parametrize("future", ["", "from __future__ import annotations\n"])
 def test_dataclasses_in_a_task_and_a_candidate_are_what_they_are_in_a_script(future: str) -> None:
     text = f"{future}from dataclasses import dataclass, fields\n\n@dataclass\nclass Config:\n    width: int = 8\n"
