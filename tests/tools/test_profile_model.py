@@ -116,10 +116,10 @@ def test_what_helps_is_kept_written_and_right(tmp_path: Path, executors: Executo
     kernel.write_text(text + SELF)
     result = apply_model(ApplyRequest(model=path, winners=[str(kernel)], write=new, place=HERE), executors=executors)
     (found,) = result.kernels
-    assert found.verdict == "faster"
-    if not found.kept:
-        assert "too noisy to tell" in found.why  # on a machine that is too busy, which is told apart
+    if "too noisy to tell" in found.why:  # on a machine that is too busy
+        assert not found.kept
         return
+    assert found.verdict == "faster"
     assert result.over_eager is not None
     assert result.over_eager.low > 1
     assert result.measurements == 3
