@@ -77,7 +77,7 @@ def test_one_budget_is_shared_by_what_each_line_should_gain(tmp_path: Path, caps
 @pytest.mark.slow
 def test_seconds_are_kept_for_judging_by_what_judging_the_model_alone_took(tmp_path: Path) -> None:
     model = tmp_path / "small.py"
-    model.write_text(TEXT)
+    model.write_text(TEXT.replace("32, 16, 2", "32, 12, 2"))  # a profile of the other one may be kept
     short = open_model_search(request(model, 3, wall_s=0.01), tmp_path / "out")
     with pytest.raises(TaskError, match="stopped after"), short:
         pass
