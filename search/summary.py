@@ -103,8 +103,11 @@ class RunSummary:
     alarms: int = 0
 
 
-def summarise(archive: Archive, run_id: str) -> RunSummary:
-    """Return the summary of a run, finished or still running. Raises `UsageError` for an unknown run."""
+def summarise(archive: Archive, run_id: str, *, over: bool = False) -> RunSummary:
+    """Return the summary of a run, finished or still running; `over` as of `Archive.spend`.
+
+    Raises `UsageError` for an unknown run.
+    """
     run = archive.run(run_id)
     settings = stored(run.settings)
     rows = archive.candidates(run.id)
@@ -113,7 +116,7 @@ def summarise(archive: Archive, run_id: str) -> RunSummary:
     forecast_at_all = sum(r.forecast is not None for r in rows)
     best, note = best_of(archive, run.id)
     holdouts = archive.holdouts(run.id)
-    spend, tiers = archive.spend(run.id), _tiers(archive.forecasts(run.id))
+    spend, tiers = archive.spend(run.id, over=over), _tiers(archive.forecasts(run.id))
     return RunSummary(
         run=run.id,
         task=run.task.name,

@@ -242,7 +242,7 @@ class RunRecord:
 def report(archive: Archive, run_id: str) -> SearchResult:
     """Return the result of a run so far; raises `UsageError` for an unknown run."""
     row = archive.run(run_id)
-    found = summarise(archive, row.id)
+    found = summarise(archive, row.id, over=lost(row))
     lines = [_line(r) for r in archive.candidates(row.id)]
     source = "replay" if any(c.measured and c.measured.source == "replay" for c in lines) else "measured"
     best, audits, holdout = _best(archive, found), found.false_discards, found.holdout
@@ -259,7 +259,7 @@ def report(archive: Archive, run_id: str) -> SearchResult:
         best=best,
         counts=Counts.of(found),
         tiers=[TierLine.of(t, cost=Price.of(t.cost)) for t in found.tiers],
-        budget=BudgetUse(spent=Amounts.of(archive.spend(row.id, over=lost(row))), limit=Amounts.of(found.budget)),
+        budget=BudgetUse(spent=Amounts.of(found.spend), limit=Amounts.of(found.budget)),
         account=AccountLines.of(found.account, said=wording.account(found.account)),
         audit=Audit.of(audits, share=share) if audits else None,
         holdout=NearShapes.of(holdout, shapes=shapes) if holdout else None,
