@@ -28,7 +28,7 @@ from forewarp.tools.apply_model import AppliedKernel, ApplyResult, LineKernel, P
 from forewarp.tools.export import MODULE, drop_in
 from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Interval, Part
 from forewarp.tools.profile_model import Share, open_model
-from forewarp.tools.requests import COMPILED_PROFILE_S, PROFILE_S, OptimizeModelRequest, ResumeRequest
+from forewarp.tools.requests import OptimizeModelRequest, ResumeRequest
 from forewarp.tools.run_report import BudgetUse
 from forewarp.tools.search import Own, SearchJob, open_search, prepare, resume_search
 from forewarp.tools.session import Executors, closing_executors
@@ -115,11 +115,9 @@ def open_model_search(
     prepare(search)
     with closing_executors(executors) as kept:
         stage("profiling the model")
-        most_s = search.budget.wall_s and min(
-            search.budget.wall_s, COMPILED_PROFILE_S if request.compile else PROFILE_S
-        )
+        most_s = search.budget.wall_s or math.inf
         model = open_model(
-            *(str(search.task), request.call, search.place, kept), deadline=most_s, compile=request.compile
+            *(str(search.task), request.call, search.place, kept), most_s=most_s, compile=request.compile
         )
         chosen = [(s, line) for s, line in model.lines if s.problem][: request.top]
         if not chosen:

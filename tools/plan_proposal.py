@@ -274,11 +274,14 @@ class _Plan:
         if kernel.threads and "tid1" not in kernel.body:
             return [int(kernel.threads) if kernel.threads.isdigit() else kernel.threads.replace("/", "//")]
         each = 16 if "tid1" in kernel.body else 256
-        sizes = {name: name for name in self._tables["tunables"]}
         threads: list[int | str] = []
         for axis in range(3):
-            fixed = re.search(rf"\bpid{axis}\s*\*\s*(\w+)", kernel.body)
-            size = int(fixed[1]) if fixed and fixed[1].isdigit() else sizes.get(fixed[1], each) if fixed else each
+            size: int | str = each
+            if fixed := re.search(rf"\bpid{axis}\s*\*\s*(\w+)", kernel.body):
+                if fixed[1].isdigit():
+                    size = int(fixed[1])
+                elif fixed[1] in self._tables["tunables"]:
+                    size = fixed[1]
             threads.append(size if f"tid{axis}" in kernel.body else 1)
         return threads[: 1 + max((axis for axis in range(3) if threads[axis] != 1), default=0)]
 

@@ -132,11 +132,14 @@ def open_model(
     executors: Executors,
     *,
     deadline: float | None = None,
+    most_s: float = math.inf,
     graphs: bool = False,
     compile: bool = False,
     kept: bool = True,
 ) -> ProfiledModel:
     """Profile a model, under torch.compile if `compile`, or take the last profile of it if `kept`.
+
+    It takes `deadline` seconds at most, or as many as usual, and never more than `most_s`.
 
     Raises as `profile_model` does.
     """
@@ -146,7 +149,7 @@ def open_model(
         raise UsageError("a model is profiled on one device of this machine", hint="run forewarp where the device is")
     task = model_task(model, call)
     executor = cast("LocalExecutor", executors.get(place, task))
-    seconds = deadline or (COMPILED_PROFILE_S if compile else PROFILE_S)
+    seconds = min(most_s, deadline or (COMPILED_PROFILE_S if compile else PROFILE_S))
     profile = profile_of(executor, task, seconds, graphs=graphs, compiled=compile, kept=kept)
     known = executor.target
     target = replace(known, **{name: rate for name, rate in profile.rates.items() if getattr(known, name) is None})

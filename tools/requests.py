@@ -20,6 +20,8 @@ AnyPart = TypeVar("AnyPart", bound=Part)
 Baseline = Literal["eager", "compile"]
 PROFILE_S, COMPILED_PROFILE_S = 120.0, 300.0
 """Seconds that a model's profile may take where nobody says otherwise."""
+USUALLY_COMPILED = 24
+"""Configurations of an autotuned kernel that are compiled where nobody says otherwise."""
 LOCK_NAME = "forewarp-kernels.lock.json"
 RewardShape = Literal["correctness", "brier", "crps", "decision"]
 Split = Literal["train", "validation", "test"]
@@ -198,8 +200,8 @@ class TuneRequest(Part):
     compile: int | None = Field(
         default=None,
         ge=0,
-        description="Configurations to compile, those forecast fastest first (24); 0 compiles none. With `task`, so "
-        "many choices of the tunables, drawn at random (1,000).",
+        description=f"Configurations to compile, those forecast fastest first ({USUALLY_COMPILED}); 0 compiles none. "
+        "With `task`, so many choices of the tunables, drawn at random (1,000).",
     )
     measure: int = Field(
         default=8, ge=0, description="Configurations to measure beside the file's first one; 0 needs no GPU."

@@ -23,7 +23,7 @@ from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools import sources
 from forewarp.tools.inspect_kernel import choose_target
 from forewarp.tools.parts import SCHEMA_VERSION, ChosenConfiguration, Device, Part
-from forewarp.tools.requests import TuneRequest
+from forewarp.tools.requests import USUALLY_COMPILED, TuneRequest
 from forewarp.tools.tuned_tables import TableInUse, check_vllm, own_table, vllm_keys, vllm_table
 from forewarp.tuning import forecasts
 from forewarp.tuning.counting import NotCounted
@@ -188,7 +188,7 @@ class TuneJob:
             try:
                 found = self._tuner.tune(
                     one,
-                    compiled=24 if request.compile is None else request.compile,
+                    compiled=USUALLY_COMPILED if request.compile is None else request.compile,
                     measured=self._affordable(),
                     baseline=self._baseline(one),
                     until=until,

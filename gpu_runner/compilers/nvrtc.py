@@ -77,7 +77,9 @@ def includes() -> tuple[str, ...]:
 
 def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: str) -> dict[str, Any]:
     """Compile to `<stem>.cubin`; kernels are found by their `extern "C"` names, instances of templates by theirs."""
-    options = [*_options(target.arch), *(f"-D{name}={value}" for name, value in plan.constants.items()), *includes()]
+    options = [f"--gpu-architecture={exact_architecture(target.arch)}", "--std=c++17"]
+    options.append("--device-as-default-execution-space")
+    options += [*(f"-D{name}={value}" for name, value in plan.constants.items()), *includes()]
     instances = sorted({e.kernel for e in plan.launches if "<" in e.kernel})
     image, symbols = signatures.checked(device_text(source), plan, lambda text: compile_named(text, options, instances))
     code = codes(image, target.arch)
@@ -110,15 +112,6 @@ def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: s
 def device_text(source: str) -> str:
     """Return a source without what only host code includes, but for a type that comes with it; lines keep numbers."""
     return _HOST_HEADERS.sub("typedef unsigned int uint; //", source)
-
-
-def _options(arch: str) -> list[str]:
-    return [f"--gpu-architecture={exact_architecture(arch)}", "--std=c++17", "--device-as-default-execution-space"]
-
-
-def cubin_of(source: str, arch: str, options: Sequence[str] = ()) -> bytes:
-    """Compile device code for "sm_90" or another; raises `CompileError` with the compiler's log."""
-    return compile_source(source, [*_options(arch), *options, *includes()])
 
 
 def compile_source(source: str, options: list[str]) -> bytes:

@@ -33,6 +33,11 @@ TOLD = {
 }
 
 
+def cubin_of(source: str, arch: str) -> bytes:
+    options = [f"--gpu-architecture={nvrtc.exact_architecture(arch)}", "--std=c++17"]
+    return nvrtc.compile_source(source, [*options, "--device-as-default-execution-space", *nvrtc.includes()])
+
+
 def disassembler() -> str | None:
     """Triton brings one."""
     triton = pytest.importorskip("triton")
@@ -44,7 +49,7 @@ def disassembler() -> str | None:
 def image(request: pytest.FixtureRequest) -> tuple[str, bytes]:
     if nvrtc.library() is None:
         pytest.skip("NVRTC is not installed")
-    return request.param, nvrtc.cubin_of(SOURCE, request.param)
+    return request.param, cubin_of(SOURCE, request.param)
 
 
 @pytest.mark.slow
@@ -87,7 +92,7 @@ def test_instructions_of_a_loop_are_told_apart(arch: str) -> None:
       for (int i = 0; i < n; i++) total += __expf(x[i]);
       x[threadIdx.x] = total;
     }"""
-    code = cubin.codes(nvrtc.cubin_of(source, arch), arch)["f"]
+    code = cubin.codes(cubin_of(source, arch), arch)["f"]
     assert code.mix["special"] == 2
     assert code.loops["special"] == 1
     assert code.loops["global_load"] == 1
