@@ -1,6 +1,6 @@
 """Measure how often equal kernels are told apart and 5 % more work is found, quiet and beside busy processes.
 
-    python benchmarks/busy_machine.py --rounds 200 --resume
+    python benchmarks/busy_machine.py --rounds 200 --seconds 600 --resume
     python benchmarks/busy_machine.py --device cuda --busy 1 2 16 --rounds 200 --out busy_machine_h200.json
     python benchmarks/busy_machine.py --merge a.json b.json
     python benchmarks/busy_machine.py --tiles 4 --busy --out benchmarks/results/busy_machine_small.json
@@ -12,7 +12,8 @@ Where a machine has many processors, several of these, each bound to two of them
 The kernel is that of `planted.py`. In each round it is measured once in every situation, in random order. Intervals of
 shares are Wilson's, 95 %. On a GPU most of what is done once more lies in its L2 cache, so that how much longer it
 takes is not known beforehand. `by_means` is what the same samples say where the two of an arm in a block are averaged,
-`all_count` whether one arm's calls seemed uneven, so that every one counted.
+`all_count` whether one arm's calls seemed uneven, so that every one counted. `error` is the standard error of the
+samples alone (log-ratio), `session_sd` what was allowed for beside it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, median, pstdev
@@ -43,6 +45,8 @@ RESULT = Path(__file__).parent / "results" / "busy_machine.json"
 BUSY = "while True: pass"
 EXTRA, TILES, WORK = 50, {"cpu": 40, "cuda": 4096}, 50
 """Per mille of work that is planted, tiles of the shape by device, repeats per element."""
+
+WRITE_EVERY_S = 10.0
 
 
 def situations(busy: Sequence[int], tiles: int) -> list[tuple[int, int]]:
@@ -83,8 +87,9 @@ def summed_up(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return table
 
 
-def measured(device: str, tiles: int, busy: Sequence[int], rounds: range) -> Iterator[dict[str, Any]]:
-    """Measure in every situation, once in each round."""
+def measured(device: str, tiles: int, busy: Sequence[int], rounds: range, seconds: float) -> Iterator[dict[str, Any]]:
+    """Measure in every situation, once in each round; the last round ends where time is up."""
+    until = time.monotonic() + seconds
     executor = LocalExecutor(devices.choose(device))
     burners = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(max(busy, default=0))]
     try:
@@ -96,17 +101,21 @@ def measured(device: str, tiles: int, busy: Sequence[int], rounds: range) -> Ite
                 order = situations(busy, tiles)
                 random.Random(number).shuffle(order)
                 for extra, beside in order:
+                    if time.monotonic() > until:
+                        return
                     for i, burner in enumerate(burners):
                         os.kill(burner.pid, signal.SIGCONT if i < beside else signal.SIGSTOP)
                     m = executor.measure(task, kernels[extra], builds[extra], Subject(kernels[0], builds[0]))
                     timed = m.workloads[0]
                     by_means = statistics.compare(statistics.PairedSamples(timed.candidate_s, timed.anchor_s)).speedup
+                    alone = statistics.pairs_of(timed)
                     yield (
                         {"extra": extra, "busy": beside, "status": m.status, "verdict": m.verdict}
                         | {"speedup": m.speedup, "low": m.low, "high": m.high, "by_means": by_means}
                         | {"anchor_s": timed.anchor_median_s}
                         | {"other_processors": m.conditions.get("other_processors")}
-                        | {"all_count": statistics.pairs_of(timed).all_count()}
+                        | {"all_count": alone.all_count(), "blocks": len(timed.log_ratios)}
+                        | {"error": alone.estimate().error, "session_sd": timed.session_sd}
                     )
                 print(f"{number + 1} of {rounds.stop}", file=sys.stderr, flush=True)
     finally:
@@ -122,6 +131,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--tiles", type=int, help="size of the shape, 1,024 elements each; by device")
     parser.add_argument("--busy", type=int, nargs="*", default=[1, 2], help="processes that keep a processor busy each")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no measurement after this")
     parser.add_argument("--resume", action="store_true", help="add rounds to those in the file")
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--merge", type=Path, nargs="+", help="make one file of those of several calls")
@@ -142,9 +152,13 @@ def main() -> None:
         each = len(situations(args.busy, tiles))
         runs = runs[: len(runs) // each * each]
         about = {"device": args.device, "extra_per_mille": EXTRA, "work": WORK, "tiles": tiles}
-        for run in measured(args.device, tiles, args.busy, range(len(runs) // each, args.rounds)):
+        written = 0.0
+        for run in measured(args.device, tiles, args.busy, range(len(runs) // each, args.rounds), args.seconds):
             runs.append(run)
-            write(args.out, about | {"summary": summed_up(runs), "runs": runs})
+            if time.monotonic() > written + WRITE_EVERY_S:
+                write(args.out, about | {"summary": summed_up(runs), "runs": runs})
+                written = time.monotonic()
+        write(args.out, about | {"summary": summed_up(runs), "runs": runs})
     for row in summed_up(runs):
         n = row["measurements"]
         print(
