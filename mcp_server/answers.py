@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 LIMIT_BYTES = 3_200
 """Most bytes of an answer: 800 tokens of four bytes."""
-CODE_BYTES = 8_000
-"""The same for a task with its reference, a kernel and the format: one answer in place of a page of documentation."""
 DETAILED_BYTES = 24_000
 LOG = {"concise": 1_000, "detailed": 4_000}
 """Most characters of a log."""
@@ -40,6 +38,8 @@ MEASURED = "name verdict speedup candidate_us reference_us noise_percent warm la
 POLL_S = 5.0
 _SAID = ("summary", "reason", "log", "flags", "problems", "problem")
 """Fields with sentences of forewarp, which may name a flag."""
+_WHOLE = ("summary", "folder", "format", "source")
+"""Fields that are of no use in part."""
 _LOGS = (800, 400, 200, 80, 40)
 
 Detail = Literal["concise", "detailed"]
@@ -406,13 +406,16 @@ def _launch(launch: LaunchFacts) -> dict[str, Any]:
 def reply(answer: ToolAnswer, detail: Detail = "concise") -> CallToolResult:
     """Return an answer as structured content, as text that says the same, and as links to what is not in it."""
     limit = LIMIT_BYTES if detail == "concise" else DETAILED_BYTES
-    if isinstance(answer, Described) and answer.start is not None:
-        limit = CODE_BYTES
-    data = fitted(_filled(answer.model_dump(mode="json")), limit)
+    data = fitted(filled(answer), limit)
     content: list[ContentBlock] = [TextContent(type="text", text=as_text(data))]
     links: dict[str, str] = getattr(answer, "links", {})
     content += [ResourceLink(type="resource_link", name=name, uri=uri) for name, uri in links.items()]
     return CallToolResult(content=content, structured_content=data)
+
+
+def filled(answer: ToolAnswer) -> dict[str, Any]:
+    """Return an answer as data."""
+    return _filled(answer.model_dump(mode="json"))
 
 
 def _filled(data: dict[str, Any]) -> dict[str, Any]:
@@ -458,5 +461,4 @@ def _shortened(value: Any, longest: int, items: int, key: str = "") -> Any:
         return {k: _shortened(v, longest, items, k) for k, v in value.items()}
     if isinstance(value, list):
         return [_shortened(v, longest, items) for v in value[:items]]
-    # The summary has to stay whole: it holds the recommendation.
-    return trim(value, longest) if isinstance(value, str) and key not in ("summary", "folder", "format") else value
+    return trim(value, longest) if isinstance(value, str) and key not in _WHOLE else value

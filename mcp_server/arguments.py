@@ -73,7 +73,7 @@ _OWN: dict[str, tuple[Any, Any, str]] = {
     "run_id": (_Handle, ..., ""),
     "wait_s": (Annotated[float, _Wait], 0.0, ""),
     "measure_kernel.wait_s": (Annotated[float | None, _Wait], None, "40 if left out."),
-    "about": (Literal["all", "device", "tasks", "budget", "recent", "format"], "all", ""),
+    "about": (Literal["all", "device", "tasks", "budget", "recent", "format", "advice"], "all", ""),
     "describe.task": (str | None, None, "Task to show."),
     "make_task.path": (str, ..., "Python file of the workspace."),
     "function": (str, ..., "Function or module class of the file."),

@@ -94,7 +94,7 @@ def register(server: MCPServer[None], verbs: Verbs, options: ServerOptions) -> N
     async def task_facts(task: str) -> str:
         """A task, bundled or of the workspace: reference, shapes, what a kernel is passed, a kernel to begin with."""
         work = await verbs.work()
-        return await _read(lambda: work.interface(task, None).model_dump_json())
+        return await _read(lambda: work.interface(task).model_dump_json())
 
     @server.resource("forewarp://formats/{language}", title="Format of kernels", mime_type="text/markdown")
     async def kernel_format(language: str) -> str:

@@ -15,7 +15,7 @@ from forewarp.core.budget import DEFAULT_MEASUREMENTS, OPEN, Budget, Spend
 from forewarp.core.errors import DeviceError, UsageError
 from forewarp.core.values import AskedGradients, Language
 from forewarp.mcp_server.answers import (
-    CODE_BYTES,
+    LIMIT_BYTES,
     POLL_S,
     Described,
     Detail,
@@ -27,6 +27,7 @@ from forewarp.mcp_server.answers import (
     ToolAnswer,
     ValidateAnswer,
     VerbAnswer,
+    filled,
     forecast_answer,
     inspect_answer,
     measure_answer,
@@ -43,9 +44,9 @@ from forewarp.mcp_server.verb_jobs import finished_verb, verb_request
 from forewarp.tools import describe, runs
 from forewarp.tools.forecast_kernel import forecast_kernel
 from forewarp.tools.inspect_kernel import inspect_kernels, short_name
-from forewarp.tools.interface import TaskInterface, format_of, task_interface
+from forewarp.tools.interface import TaskInterface, example_of, format_of, rules_of, task_interface
 from forewarp.tools.make_task import make_task
-from forewarp.tools.parts import Amounts, trim
+from forewarp.tools.parts import Amounts
 from forewarp.tools.plan_proposal import proposing_plan
 from forewarp.tools.requests import (
     ForecastRequest,
@@ -437,14 +438,18 @@ class Work:
     def describe(self, session: str, given: Mapping[str, Any], say: Say) -> Described:
         """Return the description of a task, or of device, tasks, budget and recent work."""
         del say
+        language: Language = given["language"] or describe.languages_at(self.options.place)[0]
         if given["task"] is not None:
-            return self._task(given["task"], given["language"], given["gradients"])
-        if given["about"] == "format":
-            language: Language = given["language"] or describe.languages_at(self.options.place)[0]
-            return Described(
+            return self._task(given["task"], language, given["gradients"], given["about"])
+        if given["about"] == "format" or given["language"]:
+            answer = Described(
                 summary=f"Candidates in {language}; describe with task and language shows what a task passes.",
                 format=format_of(language),
+                links={"format": f"forewarp://formats/{language}"},
             )
+            if size(filled(answer)) > LIMIT_BYTES:
+                answer = answer.model_copy(update={"format": example_of(language, rules_of(language))})
+            return answer
         every = {
             "device": self._device,
             "tasks": self._tasks,
@@ -456,30 +461,44 @@ class Work:
         links = {"runs": "forewarp://runs"} if "recent" in parts else {}
         return Described(summary=" ".join(text for _, text in parts.values()), links=links, **fields)
 
-    def interface(self, task: str, language: Language | None, gradients: AskedGradients | None = None) -> TaskInterface:
+    def interface(self, task: str) -> TaskInterface:
         """Return what a task passes to a kernel, and a kernel to begin with."""
-        return task_interface(self.requests.task(task), self.options.place, language, self._executors, gradients)
+        return task_interface(self.requests.task(task), self.options.place, None, self._executors)
 
-    def _task(self, name: str, language: Language | None, gradients: AskedGradients | None) -> Described:
-        """Describe a task; with a language also the format of candidates in it."""
-        found = self.interface(name, language, gradients)
-        facts, start = found.facts, found.start
-        said = f"What it passes to a kernel is not known: {found.problem}." if found.problem else ""
-        said = start.note if start and start.note else said
-        answer = Described(
-            summary=f"Task {facts.name}: {facts.title}. {counted(len(facts.shapes), 'shape')}; kernels that work in "
-            f"{', '.join(facts.seeds) or 'no language yet'}. {said}".strip(),
-            task=facts.model_dump(exclude={"seeds"}) | {"reference": trim(facts.reference, 2_000)},
-            interface=found.interface and found.interface.model_dump(),
-            start=start and start.model_dump(exclude={"note"}),
-            format="\n\n".join(filter(None, (format_of(found.language), found.advice))) if language else None,
-            links={f"seed {kind}": f"forewarp://tasks/{facts.name}/seeds/{kind}" for kind in facts.seeds}
-            if name in describe.bundled_tasks()
-            else {},
-        )
-        if start and size(answer.model_dump(mode="json")) > CODE_BYTES:
-            answer = answer.model_copy(update={"start": {"language": start.language, "source": _opening(start.source)}})
-        return answer
+    def _task(self, name: str, language: Language, gradients: AskedGradients | None, about: str) -> Described:
+        """Describe a task for a kernel in a language, or say what is known to help it."""
+        given = self.requests.task(name)
+        found = task_interface(given, self.options.place, language, self._executors, gradients, own=False)
+        facts, start, advice = found.facts, found.start, found.advice
+        if about == "advice":
+            return Described(summary=f"Advice for {facts.name} in {language}.", format=advice or "None is known.")
+        tuned = facts.seeds if name in describe.bundled_tasks() else ()
+        more = f" Tuned kernels in {', '.join(tuned)}: see links." if tuned else ""
+        more += ' about "advice" says what is known to help.' if advice else ""
+        links = {f"{kind} kernel": f"forewarp://tasks/{facts.name}/seeds/{kind}" for kind in tuned}
+        links |= {"format": f"forewarp://formats/{language}", "task": f"forewarp://tasks/{name}"}
+
+        def told(source: str | None, reference: str | None, rules: str) -> Described:
+            missing = found.problem or "a kernel to begin with is too long for an answer, see links"
+            said = start.note if start and source else f"{missing[:1].upper()}{missing[1:]}."
+            said += "" if reference or language == "python" else " The long reference is in its file and in links."
+            return Described(
+                summary=f"Task {facts.name}: {facts.title}. {counted(len(facts.shapes), 'shape')}. {said}{more}",
+                task={"reference": reference, **facts.model_dump(include={"shapes", "tolerance", "gradients"})},
+                interface=found.interface and found.interface.model_dump(),
+                start={"language": language, "source": source} if source else None,
+                format=rules,
+                links=links,
+            )
+
+        code, rules, source = describe.without_comments(facts.reference), rules_of(language), start and start.source
+        computes = describe.without_comments(facts.reference, inputs=False)
+        if source and language == "python":  # the module is the reference
+            code, source = None, describe.without_comments(source)
+        forms = [(source, code, example_of(language, rules)), (source, code, rules), (source, computes, rules)]
+        forms += [(source, None, rules), (None, computes, rules), (None, None, rules)]
+        answers = [told(*form) for form in forms]
+        return next((a for a in answers if size(filled(a)) <= LIMIT_BYTES), answers[-1])
 
     def _tasks(self) -> tuple[dict[str, Any], str]:
         found = describe.bundled_tasks()
@@ -517,12 +536,6 @@ class Work:
         waiting = sum(m["status"] == "queued" for m in measured)
         text = f"{len(listed)} recent runs, {len(measured)} recent measurements, {waiting} of them waiting."
         return {"runs": listed, "measurements": measured}, text
-
-
-def _opening(seed: str) -> str:
-    """Return the launch plan of a kernel that is too long to show: half of a body is no use to anybody."""
-    plan, mark, body = seed.partition("*/\n") if seed.startswith("/*") else seed.partition('"""\n\n')
-    return f"{plan}{mark}… {len(body)} characters of code left out; the whole is a resource, see links …"
 
 
 def _noted(answer: ToolAnswer, *, over: bool) -> ToolAnswer:

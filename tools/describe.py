@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import Field
@@ -11,7 +12,7 @@ from pydantic import Field
 from forewarp.archive.pools.parquet import tasks_of
 from forewarp.core.errors import DeviceError
 from forewarp.core.languages import languages_on
-from forewarp.core.values import AskedGradients, DeviceKind, Language, Task, Tolerance
+from forewarp.core.values import AskedGradients, DeviceKind, Language, Task, TensorSpec, Tolerance
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers import cpp
 from forewarp.gpu_runner.formats import task as tasks
@@ -20,11 +21,15 @@ from forewarp.tools.parts import Device, Interval, Part, Place, speedup_of
 from forewarp.tools.run_report import lost
 
 VECTOR_SETS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
-BY_TYPE = (
-    "by type of the output, of each element plus of the output's root mean square, against float64: 0.0001 + 0.0001 "
-    "for float32, 0.01 + 0.01 for float16, 0.016 + 0.01 for bfloat16, 0.13 + 0.03 for float8_e4m3fn, 0.26 + 0.06 for "
-    "float8_e5m2, 1e-07 + 1e-07 for float64; integers must be equal"
-)
+BY_TYPE = {
+    "float32": "0.0001 + 0.0001",
+    "float16": "0.01 + 0.01",
+    "bfloat16": "0.016 + 0.01",
+    "float8_e4m3fn": "0.13 + 0.03",
+    "float8_e5m2": "0.26 + 0.06",
+    "float64": "1e-07 + 1e-07",
+}
+"""Tolerances by type of the output."""
 
 
 class DeviceFacts(Part):
@@ -129,7 +134,7 @@ def task_of(name: str | Task, place: Place) -> TaskFacts:
     return TaskFacts.of(
         task,
         shapes={w.name: _constants(w.constants) or _as_written(task.reference) for w in task.workloads[kind]},
-        tolerance=_tolerance(task.tolerance),
+        tolerance=tolerance(task.tolerance),
         seeds={s.language: s.source for s in fitting},
     )
 
@@ -152,10 +157,26 @@ def _as_written(reference: str) -> str:
     return _constants(numbers) or inputs
 
 
-def _tolerance(own: Tolerance | None) -> str:
-    if own is None:
-        return BY_TYPE
-    return f"{own.rtol:g} of each element plus {own.atol:g} of the output's root mean square, against float64"
+def tolerance(own: Tolerance | None, outputs: Sequence[TensorSpec] = ()) -> str:
+    """Return a task's own tolerance as words, else those of its `outputs`, or of all types where nobody knows them."""
+    held = {spec.dtype for spec in outputs}
+    by_type = [f"{amount} for {name}" for name, amount in BY_TYPE.items() if name in held or not held]
+    said = f"{own.rtol:g} + {own.atol:g}" if own else ", ".join(by_type)
+    if not said:
+        return "outputs must be equal"
+    return f"{said}: of each element + of the output's root mean square, against float64; integers must be equal"
+
+
+def without_comments(code: str, *, inputs: bool = True) -> str:
+    """Return Python code without comments and docstrings; without `inputs`, only what computes of a reference."""
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body[0:1] = [] if len(node.body) > 1 else [ast.Pass()]
+    if not inputs:
+        code_of = (node for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef))
+        tree.body = [node for node in code_of if node.name not in ("get_inputs", "get_init_inputs")]
+    return re.sub(r"\n\n+", "\n", ast.unparse(tree))
 
 
 def latest_runs(place: Place, limit: int = 10) -> list[RecentRun]:

@@ -20,9 +20,11 @@ from forewarp.tools.session import Executors
 from forewarp.tools.suite_modules import identical
 
 C_LANGUAGES: tuple[Language, ...] = ("cpp", "cuda")
-BARE = "It fits the task, but computes nothing yet; with language python there is a module that is right."
+BARE = (
+    "The kernel in start fits the task, but computes nothing yet; with language python there is a module that is right."
+)
 _ADVICE_CHARS = 2_000
-SAME = "It is the reference under the name that a candidate has: right, and as fast."
+SAME = "The module in start is the reference under the name that a candidate has: right, and as fast."
 
 
 class KernelInterface(Part):
@@ -60,27 +62,30 @@ def task_interface(
     language: Language | None,
     executors: Executors,
     gradients: AskedGradients | None = None,
+    *,
+    own: bool = True,
 ) -> TaskInterface:
     """Return what a task passes to a kernel, and a kernel to begin with; its reference runs, confined.
 
-    Without a language, the task's shortest own kernel decides, else the device. Raises `TaskError`.
+    Without a language, the task's shortest own kernel decides, else the device. Without `own`, the kernel to begin with
+    is one that is made, which is shorter. Raises `TaskError`.
     """
     task = sessions.load_task(name, place, gradients=gradients)
     facts = describe.task_of(task, place)
-    written = [seed for seed in task.seeds if seed.language in facts.seeds]
+    written = [seed for seed in task.seeds if own and seed.language in facts.seeds]
     shortest = min(written, key=lambda seed: len(seed.source), default=None)
     chosen: Language = language or (shortest.language if shortest else describe.languages_at(place)[0])
     try:
         signature = signature_of(task, place, executors)
     except (DeviceError, WorkerError) as e:
-        own = facts.seeds.get(chosen)
-        start = Start(language=chosen, source=own, note="") if own else None
+        seed = facts.seeds.get(chosen) if own else None
+        start = Start(language=chosen, source=seed, note="") if seed else None
         return TaskInterface(facts=facts, language=chosen, interface=None, start=start, problem=e.message)
     return TaskInterface(
-        facts=facts,
+        facts=facts.model_copy(update={"tolerance": describe.tolerance(task.tolerance, signature.outputs)}),
         language=chosen,
         interface=interface_of(task, signature, chosen),
-        start=start_of(task, signature, chosen),
+        start=start_of(task, signature, chosen, own=own),
         advice=_advice(task, signature, _executor(task, place, executors).target, chosen),
     )
 
@@ -122,11 +127,10 @@ def _shown(name: str, spec: TensorSpec) -> str:
     return f"{name}: {spec.dtype}[{', '.join(map(str, spec.shape))}]"
 
 
-def start_of(task: Task, signature: Signature, language: Language) -> Start:
-    """Return the task's own kernel in a language, else one that is made for it."""
-    own = [s.source for s in task.seeds if s.language == language]
-    if own:
-        return Start(language=language, source=own[0], note="")
+def start_of(task: Task, signature: Signature, language: Language, *, own: bool) -> Start:
+    """Return the task's `own` kernel in a language, else one that is made for it."""
+    if written := [s.source for s in task.seeds if own and s.language == language]:
+        return Start(language=language, source=written[0], note="")
     if language == "python":
         return Start(language=language, source=identical(task).source, note=SAME)
     return Start(language=language, source=skeleton(task, signature, language), note=BARE)
@@ -138,8 +142,18 @@ def _advice(task: Task, signature: Signature, target: Target, language: Language
     return "\n\n".join(text for i, text in enumerate(texts) if not i or sum(map(len, texts[: i + 1])) <= _ADVICE_CHARS)
 
 
+def rules_of(language: Language) -> str:
+    """Return the rules of candidates in a language that are needed most."""
+    return render("_module.j2") if language == "python" else render("_format_short.j2", language=language)
+
+
 def format_of(language: Language) -> str:
-    """Return the rules of candidates in a language, with a complete example."""
-    example = render(f"_example_{language}.j2")
-    rules = render("_module.j2") if language == "python" else render("_format.j2", languages=[language])
-    return f"{rules}\nA complete example (y = x * sigmoid(x)):\n\n{example}"
+    """Return all rules of candidates in a language, with a complete example."""
+    return example_of(
+        language, rules_of(language) if language == "python" else render("_format.j2", languages=[language])
+    )
+
+
+def example_of(language: Language, rules: str) -> str:
+    """Return rules of candidates in a language with a complete example behind them."""
+    return f"{rules}\nA complete example (y = x * sigmoid(x)):\n\n{render(f'_example_{language}.j2')}"

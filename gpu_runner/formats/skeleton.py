@@ -12,14 +12,32 @@ from dataclasses import dataclass
 from forewarp.core.values import Backward, Language, Signature, Task, TensorSpec
 from forewarp.gpu_runner.formats import c_types
 
-_TAKEN = {"n", "run", "int", "long", "float", "double", "char", "bool", "void", "const", "auto", "register", "signed"}
+_TAKEN = {
+    "n",
+    "run",
+    "int",
+    "long",
+    "float",
+    "double",
+    "char",
+    "bool",
+    "void",
+    "const",
+    "auto",
+    "register",
+    "signed",
+} | {
+    "CHUNK",
+    "THREADS",
+    "BLOCK",
+}
 """Names that the text uses for something else, or that C reserves."""
 _BODIES = {
     "cpp": """\
 #include <cstdint>
 
 extern "C" void run({parameters}) {{
-#pragma omp parallel for
+#pragma omp parallel for schedule(static, CHUNK)
     for (int64_t i = 0; i < n; i++) {output}[i] = 0;  // replace this
 }}
 """,
@@ -39,6 +57,11 @@ def run({parameters}, BLOCK: tl.constexpr):
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     tl.store({output} + i, tl.zeros([BLOCK], tl.int32), mask=i < n)  # replace this
 """,
+}
+_TUNABLES = {
+    "cpp": ("CHUNK", [4096, 1024, 16384]),
+    "cuda": ("THREADS", [256, 128, 512]),
+    "triton": ("BLOCK", [1024, 512, 2048]),
 }
 
 
@@ -118,13 +141,13 @@ def skeleton(task: Task, signature: Signature, language: Language) -> str:
     lines = ["format = 1", f"inputs = {_listed(names.inputs)}", f"outputs = {_listed(names.outputs)}"]
     if names.params:
         lines += ["", "[params]", *(f"{local} = {json.dumps(key)}" for key, local in names.params.items())]
-    if language == "triton":
-        lines += ["", "[tunables]", "BLOCK = [1024, 512, 2048]"]
+    tunable, values = _TUNABLES[language]
+    lines += ["", "[tunables]", f"{tunable} = {values}"]
     lines += ["", "[[launch]]", 'kernel = "run"', f"args = {_listed(args)}"]
     if language != "cpp":
-        lines += [f'grid = ["cdiv(numel({first}), {256 if language == "cuda" else "BLOCK"})"]']
+        lines += [f'grid = ["cdiv(numel({first}), {tunable})"]']
     if language == "cuda":
-        lines += ["block = [256]"]
+        lines += [f'block = ["{tunable}"]']
     opening, closing = ('"""forewarp', '"""\n') if language == "triton" else ("/*forewarp", "*/")
     body = _BODIES[language].format(
         parameters=_parameters(names, signature, language), output=first, include=_includes(signature, language)

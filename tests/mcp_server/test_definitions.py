@@ -9,14 +9,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import Client
 from support.served_mcp import Served, call
 
 import forewarp
-from forewarp.mcp_server.answers import CODE_BYTES, Described, MeasureAnswer, reply, size
+from forewarp.mcp_server.answers import LIMIT_BYTES, MeasureAnswer, reply, size
 from forewarp.mcp_server.options import ServerOptions
+from forewarp.mcp_server.server import build_server
 from forewarp.mcp_server.wording import in_arguments
 from forewarp.tools.parts import Place
 
+REFERENCE = """\
+import torch
+
+class Model(torch.nn.Module):
+    \"\"\"{words}\"\"\"
+    def __init__(self, {numbers}):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.linear(x)
+
+def get_inputs():
+    return [torch.rand(4, 8)]
+
+def get_init_inputs():
+    return list(range(10))
+"""
 MOST_TOKENS = 4_000
 """Of all definitions, at four characters a token."""
 
@@ -74,11 +94,24 @@ def test_nothing_empty_is_told() -> None:
     }
 
 
-def test_only_a_task_with_a_kernel_may_be_long() -> None:
-    code = "x = 1\n" * 3_000
-    for start, most in ((None, 3_200), ({"language": "python", "source": "pass"}, CODE_BYTES)):
-        answer = Described(summary="A task.", task={"reference": code}, start=start)
-        assert size(reply(answer).structured_content) <= most
+@pytest.mark.parametrize("language", ["cpp", "cuda", "triton", "python"])
+async def test_one_call_has_all_that_a_kernel_needs_in_800_tokens(tmp_path: Path, language: str) -> None:
+    numbers = ", ".join(f"number_{i}={i}" for i in range(10))
+    reference = REFERENCE.format(numbers=numbers, words="Many words. " * 500)
+    (tmp_path / "many.py").write_text(reference)
+    options = ServerOptions(place=Place(device="cpu"), workspace=tmp_path)
+    async with Client(build_server(options)) as client:
+        for task in ("softmax", "topk_gate", "many.py"):
+            found = await call(client, "describe", task=task, language=language)
+            assert size(found) <= LIMIT_BYTES
+            assert "ModelNew" in found["format"] or "[[launch]]" in found["format"]
+            assert "ModelNew" in found["start"]["source"] or "[tunables]" in found["start"]["source"]
+            assert found["interface"]["inputs"]
+            assert ("c_types" in found["interface"]) is (language in ("cpp", "cuda"))
+            assert "class Model" in found["task"].get("reference", found["start"]["source"])
+        formats = await call(client, "describe", language=language)
+        assert "A complete example" in formats["format"]
+        assert size(formats) <= LIMIT_BYTES
 
 
 @pytest.mark.parametrize(

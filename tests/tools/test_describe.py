@@ -10,7 +10,7 @@ from forewarp.tools.parts import Place
 def test_the_tolerances_told_are_those_of_the_check() -> None:
     for dtype, tolerance in DEFAULTS.items():
         name = str(dtype).removeprefix("torch.")
-        assert f"{tolerance.rtol:g} + {tolerance.atol:g} for {name}" in describe.BY_TYPE
+        assert f"{tolerance.rtol:g} + {tolerance.atol:g} for {name}" in describe.tolerance(None)
 
 
 def test_a_processor_comes_with_what_its_kernels_are_compiled_by() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from forewarp.core.values import Candidate
+from forewarp.core.values import Candidate, Language
 from forewarp.gpu_runner.formats import task as tasks
-from forewarp.tools.interface import format_of, task_interface
+from forewarp.tools.interface import format_of, rules_of, task_interface
 from forewarp.tools.parts import Place
 from forewarp.tools.session import Executors
 
@@ -99,3 +100,12 @@ def test_a_format_has_rules_and_an_example(language: str) -> None:
     assert "A complete example" in text
     assert ("class ModelNew" in text) is (language == "python")
     assert ("[[launch]]" in text) is (language != "python")
+
+
+@pytest.mark.parametrize("language", ["cpp", "cuda", "triton"])
+def test_the_short_rules_say_what_the_long_ones_say(language: Language) -> None:
+    words = re.findall(
+        r"\[+\w+\]+|\b(?:constraints|when|cdiv|next_pow2|rsqrt|init0|num_warps|block|shared)\b", rules_of(language)
+    )
+    assert len(words) > 10
+    assert all(word in format_of(language) for word in words)
