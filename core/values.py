@@ -412,7 +412,7 @@ class WorkloadTiming:
     is, `cycles` the comparison in SM clock cycles instead of seconds, `launched` with the host's launch included; each
     is None where the device or the tier has no such number. `candidate_hz`/`anchor_hz` hold the SM clock seen just
     before each sample. `session_sd` is the spread (standard deviation of log-ratios) that measurements of equal kernels
-    show from one session to the next, which all intervals allow for.
+    show from one session to the next: the decisive interval allows for it, `low`/`high` for as much as is usual.
     """
 
     workload: str

@@ -174,7 +174,7 @@ def _said(verdict: Generalises, shapes: Sequence[HoldoutShape]) -> str:
         return f"it takes none of the near shapes ({', '.join(refused)}): use it on the given shapes only"
     if verdict == "unknown":
         return "the near shapes could not be measured: nothing is known of other shapes"
-    slower = [s.name for s in right if s.high is not None and s.high < 1]
+    slower = [s.name for s in right if s.verdict == "slower"]
     pace = f", but slower than the reference on {', '.join(slower)}" if slower else ""
     text = f"correct on {len(right)} near shape{'s' * (len(right) != 1)} that nobody tuned for{pace}"
     return f"{text}; it refuses {', '.join(refused)}" if refused else text

@@ -412,9 +412,9 @@ def _summary(row: RunRow, found: RunSummary, best: BestKernel | None, source: st
         advice = "but equal kernels came out unequal, or seconds and clock cycles disagree; keep the reference"
     elif loud := loud_words(noise_of(best.workloads)):
         advice = f"but {loud}"
-    elif best.speedup.low > 1:
+    elif best.verdict == "faster":
         advice = "use it"
-    elif best.speedup.high < 1:
+    elif best.verdict == "slower":
         advice = "it is slower than the reference; keep the reference"
     if advice == "use it" and found.holdout is not None:
         said = found.holdout.said

@@ -402,6 +402,21 @@ def test_late_looks_end_where_the_spread_between_sessions_outweighs_what_is_open
     assert statistics.settled(replace(arms, session_sd=0.01), late=True) == "precise"
 
 
+def test_native_code_reports_what_most_sessions_leave_open_and_decides_by_rare_ones() -> None:
+    arms = replace(samples(0.02, 200, 0.005), mode="native", looks=5)
+    alone, sure = (statistics.timing(replace(arms, session_sd=sd)) for sd in (0.0, 0.02))
+    assert (alone.verdict, sure.verdict) == ("faster", "inconclusive")
+    error = statistics.pairs_of(arms).estimate().error
+    wider = math.log(sure.high / sure.low) / math.log(alone.high / alone.low)
+    assert wider == pytest.approx(math.hypot(error, 0.1 * 0.02) / error)
+    assert sure.decisive_high is not None
+    assert sure.decisive_high > sure.high * 1.03
+    assert statistics.geometric_mean([sure]) == pytest.approx((sure.speedup, sure.low, sure.high))
+    assert statistics.deciding_interval([sure])[:2] == pytest.approx((sure.decisive_low, sure.decisive_high))
+    called = statistics.timing(replace(arms, mode="call", session_sd=0.02))
+    assert math.log(called.high / called.low) > 0.08
+
+
 def test_a_contradiction_between_time_and_cycles_is_looked_at_again() -> None:
     one = clocked(0.05, 2.0e9, 1.9e9, noise=0.008)
     arms = Samples("w", one.candidate_s[:24], one.anchor_s[:24], 0.0, looks=5)
