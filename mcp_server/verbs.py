@@ -99,7 +99,11 @@ class Verbs:
                         alone = ctx.headers is None
                         answer = await self._surely(partial(work.cancel, session, given["run_id"], alone=alone))
                     case _:
-                        answer = await self._aside(partial(getattr(work, tool), session, given, say))
+                        try:
+                            answer = await self._aside(partial(getattr(work, tool), session, given, say))
+                        except anyio.get_cancelled_exc_class():
+                            await self._surely(partial(work.abandon, say))
+                            raise
             return reply(answer, given.get("detail", "concise"))
 
     async def _measured(self, work: Work, session: str, given: Mapping[str, Any], say: CallProgress) -> ToolAnswer:

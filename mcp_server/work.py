@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from forewarp.core.budget import DEFAULT_MEASUREMENTS, OPEN, Budget, Spend
-from forewarp.core.errors import DeviceError, UsageError
+from forewarp.core.errors import DeviceError, UsageError, WorkerError
 from forewarp.core.values import AskedGradients, Language
 from forewarp.mcp_server.answers import (
     LIMIT_BYTES,
@@ -82,7 +83,11 @@ class Work:
         self.budget = ClientBudget(options, self.jobs.spool)
         self.requests = Requests(options)
         self._executors = Executors(compile_s=FORECAST_COMPILE_S)
-        self._forecasts = threading.BoundedSemaphore(2)
+        self._compiling = threading.BoundedSemaphore(2)
+        self._idle: list[Executors] = []
+        self._calls: dict[Say, Executors | None] = {}
+        """Calls that compile, or wait to, with what they compile by."""
+        self._lending = threading.Lock()
         self._starting = threading.Lock()
         self._validating = ThreadPoolExecutor(1, "validation")
         self._validations: dict[str, Future[ValidateResult]] = {}
@@ -90,12 +95,38 @@ class Work:
 
     def close(self) -> None:
         """End what only this server uses; measurements and runs go on."""
-        self._executors.close()
+        with self._lending:
+            lent = [found for found in self._calls.values() if found is not None]
+        for executors in (self._executors, *self._idle, *lent):
+            executors.close()
         self.jobs.close()
+
+    @contextmanager
+    def _compiler_of(self, call: Say) -> Generator[Executors]:
+        """Yield executors that no other call uses, so that `abandon` may end what they do."""
+        with self._lending:
+            self._calls[call] = None
+        with self._compiling:
+            with self._lending:
+                if call not in self._calls:
+                    raise WorkerError("the call was cancelled")
+                executors = self._calls[call] = self._idle.pop() if self._idle else Executors(FORECAST_COMPILE_S)
+            try:
+                yield executors
+            finally:
+                with self._lending:
+                    if self._calls.pop(call, None) is not None:
+                        self._idle.append(executors)
+
+    def abandon(self, call: Say) -> None:
+        """End what a call compiles, whose client has cancelled it."""
+        with self._lending:
+            executors = self._calls.pop(call, None)
+        if executors is not None:
+            executors.close()
 
     def forecast_kernel(self, session: str, given: Mapping[str, Any], say: Say) -> ForecastAnswer:
         """Forecast one kernel or several."""
-        del say
         paths: list[str] = given["paths"] or []
         if paths and (given["source"] is not None or given["path"] is not None):
             raise UsageError(
@@ -108,8 +139,8 @@ class Work:
             request = request.model_copy(update={"place": place})
         if request.model is not None:
             self._may_ask(session, request.model)
-        with self._forecasts:
-            found = forecast_kernel(request, executors=self._executors)
+        with self._compiler_of(say) as executors:
+            found = forecast_kernel(request, executors=executors)
         if request.model is not None:
             self._book(session, given["task"], found.cost.dollars, found.cost.input_tokens + found.cost.output_tokens)
         return forecast_answer(found, given["detail"], paths)
@@ -135,8 +166,8 @@ class Work:
             check=given["check"],
             python=self.options.place.python,
         )
-        with self._forecasts:
-            found = inspect_kernels(request, stage=say, executors=self._executors)
+        with self._compiler_of(say) as executors:
+            found = inspect_kernels(request, stage=say, executors=executors)
         return inspect_answer(found, short_name(found.target.name))
 
     def validate_task(self, session: str, given: Mapping[str, Any], say: Say) -> ValidateAnswer:

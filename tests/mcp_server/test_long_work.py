@@ -296,3 +296,44 @@ def test_calls_that_wait_at_once_start_one_process(served: Served) -> None:
     until(lambda: jobs.spool.state(job.id) == "failed")
     jobs.close()
     assert len(started) == 1
+
+
+BOMB = """\
+/*forewarp
+format = 1
+inputs = ["x"]
+outputs = ["y"]
+[[launch]]
+kernel = "softmax"
+args = ["x", "y"]
+*/
+template <int N, int M> struct Sum { static constexpr int v = Sum<N - 1, M * 2>::v + Sum<N - 1, M * 2 + 1>::v; };
+template <int M> struct Sum<0, M> { static constexpr int v = M; };
+extern "C" void softmax(const float* x, float* y) { y[0] = x[0] * Sum<25, 0>::v; }
+"""
+
+
+def compilers() -> list[int]:
+    found = [p for p in processes.below(os.getpid()) if Path(f"/proc/{p}/cmdline").exists()]
+    return [p for p in found if b"cc1plus" in Path(f"/proc/{p}/cmdline").read_bytes()]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+async def test_a_cancelled_forecast_ends_its_compiler_and_no_other(tmp_path: Path) -> None:
+    options = ServerOptions(place=Place(device="cpu"), workspace=tmp_path)
+    async with Client(build_server(options)) as client:
+        calls = [
+            asyncio.ensure_future(call(client, "forecast_kernel", task="softmax", source=source, language="cpp"))
+            for source in (BOMB, BOMB.replace("25", "24"), BOMB.replace("25", "23"))  # the third waits for its turn
+        ]
+        await happens(lambda: len(compilers()) == 2)
+        calls[2].cancel()
+        calls[0].cancel()
+        await happens(lambda: len(compilers()) == 1)
+        assert not calls[1].done()
+        calls[1].cancel()
+        await happens(lambda: not compilers())
+        await asyncio.wait(calls)
+        honest = BOMB.replace("25", "2")
+        found = await call(client, "forecast_kernel", task="softmax", source=honest, language="cpp")
+        assert found["status"] == "ok"
