@@ -68,14 +68,15 @@ def verb_request(given: Mapping[str, Any], requests: Requests, home: Path, budge
         task = given["task"] and requests.task(given["task"])
         return checked(GateLockRequest, kernels=kernels, task=task, out=str(file), **fields)
     fields["compile"] = given["compile"]
-    if verb == "apply":
-        winners = [str(_module(name, requests, home)) for name in given["kernels"]]
-        return checked(ApplyRequest, model=str(file), winners=winners, **fields)
     if verb == "optimize":
         search = SearchRequest(task=str(file), place=fields.pop("place"), budget=budget)
         return checked(OptimizeModelRequest, search=search, top=given["top"], **fields)
+    fields["deadline"] = given["deadline_s"]
+    if verb == "apply":
+        winners = [str(_module(name, requests, home)) for name in given["kernels"]]
+        return checked(ApplyRequest, model=str(file), winners=winners, **fields)
     out = home / "mcp-jobs" / f"{secrets.token_hex(4)}.py" if given["line"] else None
-    return checked(ProfileRequest, model=str(file), task=given["line"], out=out, deadline=given["deadline_s"], **fields)
+    return checked(ProfileRequest, model=str(file), task=given["line"], out=out, **fields)
 
 
 def finished_verb(job: SpooledJob, result: dict[str, Any], requests: Requests) -> ToolAnswer:

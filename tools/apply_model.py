@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import Field
 
 from forewarp.core.budget import Spend
 from forewarp.core.errors import CandidateError, TaskError, UsageError
-from forewarp.core.values import UNTRUSTED
+from forewarp.core.values import UNTRUSTED, Task
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.models.jobs import Subgraph
 from forewarp.models.patching import Replacement, compiled, patched
@@ -28,6 +28,7 @@ from forewarp.tools.profile_model import ProfiledModel, mode_problems, open_mode
 from forewarp.tools.requests import ApplyRequest, MeasureRequest
 from forewarp.tools.session import Executors, closing_executors
 
+T = TypeVar("T")
 _MARK = re.compile(r'^SUBGRAPH = "(\w+)"', re.MULTILINE)
 
 
@@ -104,10 +105,14 @@ def apply_model(
 
     Raises `UsageError` where a module belongs to no line of the model's profile, `TaskError` with the model's error.
     """
+    seconds = request.deadline or math.inf
+    end = time.monotonic() + seconds
     with closing_executors(executors) as opened:
         stage("looking for the model's profile")
-        model = open_model(request.model, request.call, request.place, opened, compile=request.compile)
-        patched_model = PatchedModel(model, request.place, opened, under_compile=request.compile)
+        model = open_model(
+            *(request.model, request.call, request.place, opened), most_s=seconds, compile=request.compile
+        )
+        patched_model = PatchedModel(model, request.place, opened, under_compile=request.compile, end=end)
         winners = _winners(request.winners, model)
         found: list[AppliedKernel] = []
         for number, winner in enumerate(winners, 1):
@@ -119,11 +124,20 @@ def apply_model(
 class PatchedModel:
     """A model that kernels are tried in, one after the other, and the kernels that it keeps.
 
-    `spent` is what judging has spent, `dearest` the most of it for one judgement.
+    `spent` is what judging has spent, `dearest` the most of it for one judgement. No judgement goes on after `end`, by
+    `time.monotonic`.
     """
 
-    def __init__(self, model: ProfiledModel, place: Place, executors: Executors, *, under_compile: bool) -> None:
-        self._model, self._task = model, model.task
+    def __init__(
+        self,
+        model: ProfiledModel,
+        place: Place,
+        executors: Executors,
+        *,
+        under_compile: bool,
+        end: float = math.inf,
+    ) -> None:
+        self._model, self._task, self._end = model, model.task, end
         self._place, self._executors, self._plain = place, executors, not under_compile
         self._kept: list[Replacement] = []
         self.spent = self.dearest = Spend()
@@ -132,15 +146,10 @@ class PatchedModel:
         """Keep a kernel that was judged before."""
         self._kept.append(winner.replacement)
 
-    def judge_alone(self, end: float = math.inf) -> None:
-        """Judge the model against itself, until `end` at most, so that it is known what a judgement takes."""
+    def judge_alone(self) -> None:
+        """Judge the model against itself, so that it is known what a judgement takes."""
         alone = f"{self._task.reference}\n\nModelNew = Model\n" if self._plain else self._compiled_model()
-        try:
-            with self._model.executor.until(end):
-                self._measure(alone, None if self._plain else alone)
-        except TaskError:
-            if time.monotonic() < end:
-                raise
+        self._measure(alone, None if self._plain else alone)
 
     def judge(self, winner: LineKernel) -> AppliedKernel:
         """Judge a kernel together with those kept before it, and keep it where the whole is faster."""
@@ -150,7 +159,9 @@ class PatchedModel:
         except CandidateError as e:
             verdict, speedup, why = "failed", None, e.message
         else:
-            verdict, speedup, why = result.verdict, result.speedup, _why(result)
+            verdict, speedup, why = "not judged", None, _LATE
+            if result is not None:
+                verdict, speedup, why = result.verdict, result.speedup, _why(result)
         if not why:
             self.keep(winner)
         return winner.judged(verdict, speedup, why)
@@ -177,16 +188,20 @@ class PatchedModel:
             module = self._text(self._kept, plain=True)
             over = self._measure(module, None)
             whole = tasks.from_source(f"{module}\n\nModel = ModelNew\n", self._task.name)
-            peaks = peak_of(self._model.executor, whole), peak_of(self._model.executor, self._task)
+            peaks = self._peak(whole), self._peak(self._task)
             if not self._plain or compile_too():
                 stage("judging both under torch.compile")
                 try:
                     under = self._measure(self._text(self._kept, plain=False), self._compiled_model())
+                    why_not = "" if under is not None else _LATE
                 except (CandidateError, TaskError) as e:
-                    problems.append(f"not compared under torch.compile: {trim(e.message, 300)}")
+                    why_not = trim(e.message, 300)
             else:
-                problems.append("not compared under torch.compile: the budget leaves too little for it")
-            kernels = _confirmed(kernels, over if self._plain else under)
+                why_not = "the budget leaves too little for it"
+            if why_not:
+                problems.append(f"not compared under torch.compile: {why_not}")
+            deciding = over if self._plain else under
+            kernels = _confirmed(kernels, _LATE if deciding is None else _why(deciding))
             if write and any(k.kept for k in kernels):
                 path = Path(write).expanduser()
                 path.write_text(self._text(self._kept, plain=True, under_compile=_helps(under)))
@@ -240,23 +255,38 @@ class PatchedModel:
             return self._text(self._kept, plain=self._plain)
         return None if self._plain else self._compiled_model()
 
-    def _measure(self, text: str, against: str | None) -> MeasureResult:
+    def _peak(self, task: Task) -> int | None:
+        return self._in_time(lambda: peak_of(self._model.executor, task))
+
+    def _in_time(self, work: Callable[[], T]) -> T | None:
+        """Return what `work` makes on the device, None where the deadline comes first."""
+        try:
+            with self._model.executor.until(self._end):
+                return work()
+        except TaskError:
+            if time.monotonic() < self._end:
+                raise
+            return None
+
+    def _measure(self, text: str, against: str | None) -> MeasureResult | None:
+        """Measure a module against another, or the model; return None where the deadline comes first."""
+        if time.monotonic() >= self._end:
+            return None
         other = Kernel(source=against, language="python") if against is not None else None
         kernel = Kernel(source=text, language="python")
         request = MeasureRequest(task=self._task, kernel=kernel, against=other, place=self._place)
         begun, device_s = time.monotonic(), 0.0
         try:
-            result = measure_kernel(request, executors=self._executors)
-            device_s = result.cost.device_s
+            result = self._in_time(lambda: measure_kernel(request, executors=self._executors))
+            device_s = result.cost.device_s if result else 0.0
             return result
         finally:
             spent = Spend(1, device_s, wall_s=time.monotonic() - begun)
             self.spent, self.dearest = self.spent + spent, self.dearest | spent
 
 
-def _confirmed(kernels: Sequence[AppliedKernel], whole: MeasureResult | None) -> list[AppliedKernel]:
-    """Return the kernels, none of them kept where the model with all that were is no faster after all."""
-    why = _why(whole) if whole is not None else ""
+def _confirmed(kernels: Sequence[AppliedKernel], why: str) -> list[AppliedKernel]:
+    """Return the kernels, none of them kept where there is a reason `why` the model with all that were is not."""
     if not why:
         return list(kernels)
     dropped = {"kept": False, "why": f"judged once more with all that were kept: {why}"}
@@ -282,6 +312,7 @@ def _advice(under: MeasureResult, kernels_us: float, compiled_us: float) -> str:
     return said
 
 
+_LATE = "the deadline came first"
 _WHY = {
     "slower": "the whole model is slower with it",
     "tie": "the whole model is as fast without it, within 1 %",

@@ -27,7 +27,7 @@ from forewarp.tools import session as sessions
 from forewarp.tools.apply_model import AppliedKernel, ApplyResult, LineKernel, PatchedModel
 from forewarp.tools.export import MODULE, drop_in
 from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Interval, Part
-from forewarp.tools.profile_model import Share, open_model
+from forewarp.tools.profile_model import ProfiledModel, Share, open_model
 from forewarp.tools.requests import OptimizeModelRequest, ResumeRequest
 from forewarp.tools.run_report import BudgetUse
 from forewarp.tools.search import Own, SearchJob, open_search, prepare, resume_search
@@ -143,7 +143,7 @@ def open_model_search(
             opened = ModelSearch(folder, record, archive, kept, begun)
             if capped:
                 stage("judging the model alone, to know how long that takes")
-                opened.judge_alone(PatchedModel(model, place, kept, under_compile=request.compile))
+                opened.judge_alone(opened.patched(model))
             opened.save()
             yield opened
 
@@ -207,7 +207,7 @@ class ModelSearch:
 
         Raises `UsageError` where they will do for none.
         """
-        model.judge_alone(self._begun + self._caps().get("wall_s", math.inf))
+        model.judge_alone()
         self._book(model)
         lines = self.record.lines
         count = next((n for n in range(len(lines), 0, -1) if self._affords(n)), 0)
@@ -222,6 +222,12 @@ class ModelSearch:
             )
         for index in range(count, len(lines)):
             self._note(index, why_none="the budget leaves no time for it")
+
+    def patched(self, model: ProfiledModel) -> PatchedModel:
+        """Return the model as what kernels are tried in until the deadline."""
+        request = self.record.request
+        end = time.monotonic() + self._left("wall_s") if "wall_s" in self._caps() else math.inf
+        return PatchedModel(model, request.search.place, self._executors, under_compile=request.compile, end=end)
 
     def _affords(self, lines: int) -> bool:
         """Return whether so many lines can be searched for, for as long as a judgement takes, and be judged."""
@@ -357,7 +363,7 @@ class ModelSearch:
         search = request.search
         model = open_model(str(search.task), request.call, search.place, self._executors, compile=request.compile)
         subgraphs = {s.sha256: s for s, _ in model.lines}
-        patched = PatchedModel(model, request.search.place, self._executors, under_compile=request.compile)
+        patched = self.patched(model)
         patched.spent, patched.dearest = _spend(record.judging), _spend(record.judgement)
         judged = list(record.judged)
         found = [line for line in record.lines if not line.why_none]

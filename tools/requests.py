@@ -305,6 +305,9 @@ class ApplyRequest(Part):
     )
     call: ModelCall = ""
     compile: bool = Field(default=False, description="Judge the model as torch.compile compiles it, with and without.")
+    deadline: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="Most seconds of wall time; none if left out."
+    )
     write: FilePath | None = Field(default=None, description="File to write the model with what helps it to.")
     place: Place = Place()
 

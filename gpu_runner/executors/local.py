@@ -207,6 +207,7 @@ class LocalExecutor:
         `late` is the hint where it takes longer than `limit_s`.
         """
         with self._device, self.held():
+            limit_s = self._bounded(limit_s)
             reply = self._worker.run(job, limit_s)
         return _answer_of(job.task, reply, limit_s, late)
 
@@ -375,6 +376,8 @@ class LocalExecutor:
                     self._launcher.open_ahead()
             else:
                 done = LaunchOutcome(self._worker.run(job, limit_s, looks), "", "")
+        if done.reply.timed_out and time.monotonic() >= self._end:
+            raise TaskError(f"the deadline came before {task.name} was measured", hint="give it longer with --deadline")
         if done.reply.answer is None:
             verdicts.excuse(done.reply, limit_s, task.name, launched=launched)
         environment = self.probe() if done.reply.answer is not None else {}
@@ -404,7 +407,7 @@ class LocalExecutor:
 
     @contextlib.contextmanager
     def until(self, end: float) -> Generator[None]:
-        """Let descriptions and measurements take no longer than until `end`, by `time.monotonic`."""
+        """Let what runs a task's code take no longer than until `end`, by `time.monotonic`, and raise `TaskError`."""
         self._end = end
         try:
             yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from support.small_model import FLIPPED, TEXT
 
 from forewarp.core.errors import DeviceError, TaskError, UsageError
 from forewarp.gpu_runner.formats import task as tasks
-from forewarp.tools.apply_model import _winners, apply_model
+from forewarp.models.patching import Replacement
+from forewarp.tools.apply_model import LineKernel, PatchedModel, _winners, apply_model
 from forewarp.tools.measure_kernel import measure_kernel
 from forewarp.tools.optimize_model import why_not_judged
 from forewarp.tools.parts import Interval, Kernel, Place
@@ -209,6 +211,28 @@ def test_evidence_beside_a_module_tells_its_line(
     (tmp_path / "evidence.json").write_text(json.dumps({"task_sha256": sha256}))
     (winner,) = _winners([str(tmp_path / "best_module.py")], model)
     assert winner.line == line.number
+
+
+@pytest.mark.slow
+def test_judgements_end_with_the_deadline(tmp_path: Path, executors: Executors) -> None:
+    path, kernel, new = tmp_path / "slow.py", tmp_path / "kernel.py", tmp_path / "new.py"
+    path.write_text(FLIPPED.replace("import torch\n", "import time\n\nimport torch\n", 1))
+    path.write_text(path.read_text().replace("        x = x * self", "        time.sleep(0.3)\n        x = x * self"))
+    model = open_model(str(path), "", HERE, executors, deadline=10.0)
+    (subgraph, _), *_ = model.lines
+    kernel.write_text(subgraph.problem + SELF)
+    request = ApplyRequest(model=path, winners=[str(kernel)], deadline=2.0, write=new, place=HERE)
+    begun = time.monotonic()
+    (judged,) = apply_model(request, executors=executors).kernels
+    assert (judged.kept, judged.verdict, judged.why) == (False, "not judged", "the deadline came first")
+    assert time.monotonic() - begun < 20  # a measurement of it takes a minute
+    late = PatchedModel(model, HERE, executors, under_compile=False, end=time.monotonic())
+    late.keep(winner := LineKernel(str(kernel), 1, Replacement(subgraph, kernel.read_text())))
+    (whole,) = late.result([winner.judged("faster", None, "")], str(new), lambda _: None).kernels
+    assert not whole.kept
+    assert "the deadline came first" in whole.why
+    assert late.spent.measurements == 0
+    assert not new.exists()
 
 
 @pytest.mark.slow
