@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 INSTALL = "pip install 'forewarp[gpu]', or pass --python PATH of an environment that has it"
 
+ELSEWHERE = "kernels are measured on machines over ssh (--executor ssh:HOST), and recorded pools are replayed"
+
 # Risk of each protection that is not in force, and its remedy.
 PROTECTIONS = {
     least.READ_ONLY: "a candidate may change any file that you may change; use Linux 5.13 or newer with Landlock "
@@ -103,6 +105,8 @@ def doctor(*, where: PlaceOptions = HERE, output: Output = PLAIN) -> int:
 
 
 def _verdict(found: set[str], *, able: bool) -> str:
+    if sys.platform != "linux":
+        return f"Nothing can be measured here without Linux: {ELSEWHERE}."
     if not able and "torch" not in found:
         return f"Nothing can be measured here without torch: {INSTALL}. Recorded pools can be replayed."
     if not {"CUDA device", "C++ compiler"} & found:
@@ -118,10 +122,13 @@ def _verdict(found: set[str], *, able: bool) -> str:
 
 def examine(place: Place) -> Iterator[DoctorCheck]:
     """Look at everything, one check at a time."""
-    if place.executor == "local":
+    here = place.executor == "local" and sys.platform == "linux"
+    if here:
         yield from _devices()
         yield from _worker(place.python)
         yield from _nvrtc()
+    elif place.executor == "local":
+        yield _check("Linux", None, ELSEWHERE, missing="none")
     else:
         try:
             yield _machine(place)
@@ -130,7 +137,7 @@ def examine(place: Place) -> Iterator[DoctorCheck]:
             yield _check(MACHINES, None, costs, missing=e.message)
     yield from _keys()
     yield _archive(place)
-    if place.executor == "local":
+    if here:
         yield from _protections(place.python)
 
 

@@ -5,20 +5,31 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 from pathlib import Path
+from typing import NamedTuple
+
+
+class _Process(NamedTuple):
+    state: str
+    parent: int
+    began: str
+
+
+_PROC = Path("/proc/self/stat")
 
 
 def began(pid: int) -> str:
     """Return when a process began, so that a recycled number is not taken for it; "" where there is none."""
-    fields = _fields(pid)
-    return fields[19] if fields and fields[0] != "Z" else ""
+    process = _process(pid)
+    return process.began if process and process.state != "Z" else ""
 
 
 def over(pid: int) -> bool:
     """Return whether nothing of a process runs any more: its locks and files are held until its last thread ended."""
-    fields = _fields(pid)
+    process = _process(pid)
     try:
-        return not fields or (fields[0] == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1)
+        return not process or (process.state == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1)
     except OSError:
         return True
 
@@ -26,9 +37,8 @@ def over(pid: int) -> bool:
 def below(pid: int) -> list[int]:
     """Return all processes that descend from one, its children first; those in sessions of their own, too."""
     children: dict[int, list[int]] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and (fields := _fields(int(folder.name))):
-            children.setdefault(int(fields[1]), []).append(int(folder.name))
+    for number, process in _processes().items():
+        children.setdefault(process.parent, []).append(number)
     found: list[int] = []
     rest = list(children.get(pid, ()))
     while rest:
@@ -69,9 +79,27 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _fields(pid: int) -> list[str]:
-    """Return what /proc says of a process from its state on; empty where there is none."""
+def _process(pid: int) -> _Process | None:
+    """Return what is known of a process; None where there is none."""
+    if not _PROC.exists():
+        return _of_ps("-p", str(pid)).get(pid)
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return []
+        return None
+    return _Process(fields[0], int(fields[1]), fields[19])
+
+
+def _processes() -> dict[int, _Process]:
+    if not _PROC.exists():
+        return _of_ps("-A")
+    numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return {number: process for number in numbers if (process := _process(number))}
+
+
+def _of_ps(*which: str) -> dict[int, _Process]:
+    """Ask ps, as on a Mac, which has no /proc."""
+    command = ["ps", *which, "-o", "pid=,ppid=,state=,lstart="]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | {"LC_ALL": "C"})
+    rows = (line.split(maxsplit=3) for line in done.stdout.splitlines())
+    return {int(pid): _Process(state[0], int(parent), began.replace(":", ".")) for pid, parent, state, began in rows}

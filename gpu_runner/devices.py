@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import re
+import sys
 
 from forewarp.core.errors import DeviceError, UsageError
 from forewarp.core.values import Target
@@ -55,7 +56,8 @@ def detect_cpu() -> Target:
             name = next((line.split(":", 1)[1].strip() for line in f if line.startswith("model name")), name)
     except OSError:
         pass
-    return Target(name, "cpu", platform.machine(), len(os.sched_getaffinity(0)), source="/proc/cpuinfo")
+    count = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return Target(name, "cpu", platform.machine(), count, source="/proc/cpuinfo")
 
 
 def detect_cuda(index: int = 0) -> Target | None:

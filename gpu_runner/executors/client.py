@@ -306,6 +306,11 @@ class ServerProcess:
             raise closed_error()
         if self._control is not None and self._process is not None and self._process.poll() is None:
             return self._control
+        if sys.platform != "linux":
+            raise DeviceError(
+                "kernels are compiled and measured on Linux only",
+                hint="pass --executor ssh:HOST for a machine that has it, or --device replay for recorded measurements",
+            )
         self._forget()
         ours, theirs = socket.socketpair()
         errors = self._folder().path / "server.log"
