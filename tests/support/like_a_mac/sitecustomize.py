@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 # These look at the platform when they are imported, for what this Python was built with.
-for early in ("_posixsubprocess", "asyncio", "multiprocessing.util", "ssl", "subprocess", "sysconfig", "urllib.request", "uuid"):
+for early in ("asyncio", "multiprocessing.util", "ssl", "subprocess", "sysconfig", "urllib.request", "uuid"):
     __import__(early)
 sys.modules["sysconfig"].get_config_vars()
 sys.platform = "darwin"
