@@ -115,13 +115,12 @@ def inspect(request: InspectRequest, *, output: Output = PLAIN) -> int:
 def tune(request: TuneRequest, *, output: Output = PLAIN) -> int:
     """Forecast every configuration of a file's kernels, compile the promising ones, and measure few."""
     from forewarp.report.tune_tables import render
-    from forewarp.tools.tune import tune_file
-    from forewarp.tools.tune_plan import tune_plan
+    from forewarp.tools.tune_plan import tune_file
 
     if request.task is None and Path(request.file).suffix != ".py":
         request = request.model_copy(update={"task": _task_of([Kernel(path=request.file)])})
     with output.waiting("reading the file") as stage:
-        result = tune_file(request, stage=stage) if request.task is None else tune_plan(request, stage=stage)
+        result = tune_file(request, stage=stage)
     output.tell(result, "tune", render, status="ok" if result.kernels else "failed")
     return exits.OK if result.kernels else exits.NO_KERNEL
 

@@ -25,8 +25,7 @@ from forewarp.tools.requests import (
 )
 from forewarp.tools.session import Executors
 from forewarp.tools.signals import StopFlag, Stoppable
-from forewarp.tools.tune import TuneJob
-from forewarp.tools.tune_plan import tune_plan
+from forewarp.tools.tune_plan import tune_file
 
 LongRequest = (
     ProfileRequest
@@ -65,11 +64,8 @@ def run_verb(
         case GateCheckRequest():
             began(stop := StopFlag())
             return check_gate(request, stage=stage, stopped=stop.asked.is_set)
-        case TuneRequest() if request.task is not None:
-            return tune_plan(request, stage=stage)
         case TuneRequest():
-            began(job := TuneJob(request, stage=stage))
-            return job.run()
+            return tune_file(request, stage=stage, began=began)
         case OptimizeModelRequest():
             again = folder is not None and is_model_search(str(folder))
             with (

@@ -205,6 +205,8 @@ class _Plan:
             numbers[name] = [int(value) for value in given]
             few = re.match(r"T[MNK]$|.*(?:PER|ITER|VEC|WIDTH)", name)
             guessed = "256, 128, 512" if "THREAD" in name.upper() else "4, 2, 8" if few else "64, 32, 128"
+            if "tid1" in kernel.body and re.search(rf"\bpid\d\s*\*\s*{name}\b", kernel.body):
+                guessed = "16, 32, 8"  # threads of two axes, of which there may be 1024
             listed = f"[{', '.join(map(str, dict.fromkeys(numbers[name])))}]"
             self._tables["tunables"][name] = listed if given else f"[{guessed}]{_GUESS}"
             yield name
@@ -220,7 +222,9 @@ class _Plan:
             return known, True
         if name in kernel.of_kind("f32", "f64") or _REAL.fullmatch(short):
             floats = [f"init{i}" for i, value in self._signature.init.items() if isinstance(value, float)]
-            return [*floats, "1e-5" if "eps" in short else "1.0"][0], False
+            # Beside an alpha, beta weighs what the output held before.
+            old = short == "beta" and any(_short(p.name) == "alpha" for p in kernel.parameters)
+            return [*floats, "1e-5" if "eps" in short else "0.0" if old else "1.0"][0], False
         if "stride" in short:
             return self._stride(name, kernel), False
         if extent := self._extent(short, kernel):

@@ -7,6 +7,7 @@ import difflib
 import json
 import math
 import shlex
+import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -59,11 +60,13 @@ class TunedKernel(Part):
     proposed: int = Field(description="How many of them are not the file's own.")
     compiled: int
     measured: int
-    best: TriedConfiguration
+    best: TriedConfiguration | None = Field(
+        description="Null where nothing was measured and forecasts do not choose: of choices that had to be compiled."
+    )
     baseline: str = Field(
         description="Configuration that speed-ups are over: that of the table in use, else the file's first."
     )
-    chosen_by: str = Field(description="measurement, or forecast where nothing was measured.")
+    chosen_by: str = Field(description="measurement, or forecast where nothing was measured; empty without a best one.")
     configurations: list[TriedConfiguration]
     protections: list[str]
 
@@ -86,6 +89,7 @@ class TuneResult(Part):
         return [
             ChosenConfiguration.of(k.best, kernel=k.kernel, call=k.call, considered=k.considered, measured=k.measured)
             for k in self.kernels
+            if k.best is not None
         ]
 
 
@@ -101,20 +105,15 @@ def is_autotuned(path: Path) -> bool:
     return not problem and any(_listed(f) is not None for f in functions)
 
 
-def tune_file(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: None) -> TuneResult:
-    """Tune each autotuned kernel in each call; `stage` is called when the next step begins.
-
-    Raises `UsageError` where the file cannot be read, the card is not here to measure on, or the table cannot be of the
-    form asked for; `CandidateError` where the file launches no autotuned kernel, or its own code fails.
-    """
-    return TuneJob(request, stage=stage).run()
-
-
 class TuneJob:
     """A tuning in progress: `run` in one thread, `stop` from any other. `device_s` and `measured` count meanwhile."""
 
     def __init__(self, request: TuneRequest, *, stage: Callable[[str], None] = lambda _: None) -> None:
-        """Read what the request names; raises as `tune_file` does."""
+        """Read what the request names.
+
+        Raises `UsageError` where the file cannot be read, the card is not here to measure on, or the table cannot be of
+        the form asked for.
+        """
         self._request, self._stage = request, stage
         self._path = Path(request.file).expanduser().absolute()
         sources.check_file(self._path, "the file")
@@ -166,7 +165,10 @@ class TuneJob:
         self._tuner.stop()
 
     def run(self) -> TuneResult:
-        """Do all of it, once; raises as `tune_file` does."""
+        """Tune each autotuned kernel in each call, once.
+
+        Raises `CandidateError` where the file launches no autotuned kernel, or its own code fails.
+        """
         try:
             with self._tuner:
                 return self._run()
@@ -310,8 +312,11 @@ def _hooked(t: Tuned) -> bool:
     return t.observed.space.configurations[t.best.place].hooked
 
 
-def tuned_kernel(t: Tuned) -> TunedKernel:
-    """Return a kernel's configurations as results show them: those that were looked at, else the first of all."""
+def tuned_kernel(t: Tuned, *, chosen: bool = True) -> TunedKernel:
+    """Return a kernel's configurations as results show them: those that were looked at, else the first of all.
+
+    None of them is the best unless one was `chosen`.
+    """
     looked_at = [x for x in t.tried if x.measured_us or x.registers is not None or x.problem] or list(t.tried[:20])
     return TunedKernel(
         kernel=t.observed.space.kernel,
@@ -322,9 +327,9 @@ def tuned_kernel(t: Tuned) -> TunedKernel:
         proposed=sum(x.proposed for x in t.tried),
         compiled=sum(x.registers is not None for x in t.tried),
         measured=sum(x.measured_us is not None for x in t.tried),
-        best=_configuration(t.best),
+        best=_configuration(t.best) if chosen else None,
         baseline=t.observed.space.configurations[t.baseline].label,
-        chosen_by="measurement" if t.best.measured_us else "forecast",
+        chosen_by="" if not chosen else "measurement" if t.best.measured_us else "forecast",
         configurations=[_configuration(x) for x in looked_at],
         protections=list(t.protections),
     )
@@ -346,14 +351,14 @@ def _is_here(target: Target) -> bool:
 
 def summary(kernels: Sequence[TunedKernel], target: Target, over: str) -> str:
     """Return a sentence of what was chosen; `over` says what speed-ups are over."""
-    measured = [k for k in kernels if k.best.speedup is not None]
+    best = [k.best for k in kernels if k.best is not None]
+    gains = [b.speedup for b in best if b.speedup]
     many = f"{len(kernels)} calls" if len(kernels) > 1 else kernels[0].kernel
-    if not measured:
-        best = f"; the best is {kernels[0].best.configuration}" if len(kernels) == 1 else ""
+    if not gains:
+        said = f"; the best is {best[0].configuration}" if len(best) == 1 else ""
         considered = sum(k.considered for k in kernels)
-        return f"{many}: {considered} configurations forecast for {target.name}, none measured{best}."
-    gain = math.exp(sum(math.log(k.best.speedup or 1.0) for k in measured) / len(measured))
+        return f"{many}: {considered} configurations forecast for {target.name}, none measured{said}."
     return (
-        f"{many} on {target.name}: {gain:.2f}× {over} configuration, {sum(k.measured for k in kernels)} of "
-        f"{sum(k.considered for k in kernels)} configurations measured."
+        f"{many} on {target.name}: {statistics.geometric_mean(gains):.2f}× {over} configuration, "
+        f"{sum(k.measured for k in kernels)} of {sum(k.considered for k in kernels)} configurations measured."
     )

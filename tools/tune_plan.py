@@ -22,7 +22,7 @@ from forewarp.tools.parts import Device, Kernel, Place
 from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import TuneRequest
 from forewarp.tools.session import Session, closing_executors
-from forewarp.tools.tune import TuneResult, command, summary, tuned_kernel
+from forewarp.tools.tune import TuneJob, TuneResult, command, summary, tuned_kernel
 from forewarp.tools.tuned_tables import own_table
 from forewarp.tuning import forecasts
 from forewarp.tuning.planned import MOST_PROPOSED, TunableForecaster, choices_of
@@ -31,6 +31,22 @@ from forewarp.tuning.tuner import Observed, Tried, Tuned
 
 LEARNED = "learned"
 """Forecasts of compiled kernels, in the place of the version that those of configurations have."""
+
+
+def tune_file(
+    request: TuneRequest,
+    *,
+    stage: Callable[[str], None] = lambda _: None,
+    began: Callable[[TuneJob], None] = lambda _: None,
+) -> TuneResult:
+    """Tune a file's kernels: those under @triton.autotune, or, with a task, what a launch plan or a module declares.
+
+    `stage` is called when the next step begins, `began` with what can be stopped. Raises as `TuneJob` and `tune_plan`.
+    """
+    if request.task is not None:
+        return tune_plan(request, stage=stage)
+    began(job := TuneJob(request, stage=stage))
+    return job.run()
 
 
 def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: None) -> TuneResult:
@@ -48,7 +64,7 @@ def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
         task = sessions.load_task(request.task, place)
         candidate = planned_candidate(Kernel(path=request.file), task, place, kept)
         plan = plans.parse(candidate)
-        choices = choices_of(plan, MOST_PROPOSED if request.compile is None else max(1, request.compile))
+        choices, number = choices_of(plan, MOST_PROPOSED if request.compile is None else max(1, request.compile))
         if len(choices) < 2:
             raise CandidateError(
                 f"{Path(request.file).name} declares nothing to choose from",
@@ -58,15 +74,24 @@ def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
         opened = Session(task, kept.compiler(place, target), archive)
         found = TunableForecaster(target, opened.executor.describe).forecast(task, candidate)
         if found is None:
+            if request.table is not None:
+                raise UsageError(
+                    "there is no best choice for --table: forecasts do not choose among those that have to be compiled",
+                    hint=f"leave it out, or measure them: {_search(request)}",
+                )
+            looked_at = len(choices)
             stage(f"compiling {len(choices)} choices")
             tried = _compiled(opened, [Candidate(candidate.source, candidate.language, c) for c in choices])
         else:
+            # Of Inductor's blocks the fastest by forecast are listed, of plans random ones.
+            looked_at = number if candidate.language == "python" else min(number, MOST_PROPOSED)
             choices = [dict(c) for c in found.choices]
             tried = [Tried(i, "", float(2.0**octaves)) for i, octaves in enumerate(found.octaves)]
     if all(t.problem for t in tried):
         raise CandidateError(
             f"no choice compiles for {target.name}: {tried[0].problem}",
-            hint="docs/tasks.md says what NVRTC compiles: device code, without headers of the standard library",
+            hint="docs/tasks.md says what a launch plan may hold, and what NVRTC compiles: device code, without the "
+            "standard library's headers",
         )
     configurations = [Configuration(c, warps=0, stages=0) for c in choices]
     fastest = min((t.forecast for t in tried if not t.problem), default=1.0)
@@ -76,10 +101,9 @@ def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
     default = plan.defaults()
     space = Space(name, candidate.source, {}, configurations, [])
     tuned = Tuned(Observed(request.task, space, {}), tuple(tried), choices.index(default) if default in choices else 0)
-    kernel = tuned_kernel(tuned)
-    version = forecasts.version() if found else LEARNED
+    kernel = tuned_kernel(tuned, chosen=found is not None)
     if request.table is not None:
-        table = own_table([tuned], target, command(request), version)
+        table = own_table([tuned], target, command(request))
         Path(request.table).expanduser().write_text(json.dumps(table, indent=1) + "\n")
     return TuneResult(
         summary=summary([kernel], target, "the default")
@@ -87,9 +111,9 @@ def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
         else f"{name}: {kernel.compiled} of {len(choices)} choices compile for {target.name}; forecasts tell "
         f"them apart hardly better than chance (docs/tuning.md), so measure them: {_search(request)}",
         target=Device.of(target),
-        forecasts=version,
+        forecasts=forecasts.version() if found else LEARNED,
         kernels=[kernel],
-        problems=[],
+        problems=[f"{looked_at:,} of {number:,} choices were looked at, drawn at random"] * (looked_at < number),
         device_s=0.0,
         table=request.table or "",
         patch=_patch(Path(request.file), replace(candidate, tunables=choices[tuned.best.place])) if found else "",
@@ -98,10 +122,11 @@ def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
 
 def _check(request: TuneRequest) -> None:
     """Raise `UsageError` for what only kernels under @triton.autotune have, and for a measurement."""
-    if request.calls or request.space or request.against is not None or request.format != "forewarp":
+    fields = ("calls", "space", "against", "budget", "deadline_s")
+    if any(getattr(request, name) for name in fields) or request.format != "forewarp":
         raise UsageError(
-            "--call, --space, --against and --format are for kernels under @triton.autotune; the task says the calls, "
-            "and [tunables] of the launch plan the choices",
+            "--call, --space, --against, --budget, --deadline and --format are for kernels under @triton.autotune; the "
+            "task says the calls, [tunables] of the launch plan the choices, and --compile how many are looked at",
             hint="leave them out, or --task",
         )
     if request.measure:

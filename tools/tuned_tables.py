@@ -26,7 +26,7 @@ def as_config(c: Configuration) -> dict[str, Any]:
     return {**c.values, **options, **more}
 
 
-def own_table(tuned: Sequence[Tuned], target: Target, command: str, version: str | None = None) -> dict[str, Any]:
+def own_table(tuned: Sequence[Tuned], target: Target, command: str) -> dict[str, Any]:
     """Return the best configurations with what they rest on: all that was measured, the baseline, and the command."""
 
     def measured(t: Tuned, tried: Tried) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def own_table(tuned: Sequence[Tuned], target: Target, command: str, version: str
     return {
         "version": 1,
         "device": target.name,
-        "forecasts": version or forecasts.version(),
+        "forecasts": forecasts.version(),
         "command": command,
         "kernels": rows,
     }

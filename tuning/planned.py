@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import itertools
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from forewarp.tuning.space import MOST_PROPOSED, Configuration, Space, TensorArg
 
 Tunables = Mapping[str, int]
 ENUMERATED = 50_000
-"""Choices that are looked at to draw `MOST_PROPOSED` of them."""
+"""Most choices that are listed; of more, so many are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,28 @@ class TunableForecaster:
             if candidate.language == "python":
                 seconds, fastest = zip(*generated.forecast(candidate.source, plan.tunables, self._target), strict=True)
                 return ForecastChoices(fastest, np.log2(seconds))
-            return forecast(candidate.source, plan, choices_of(plan), self._describe(task), self._target)
+            return forecast(candidate.source, plan, choices_of(plan)[0], self._describe(task), self._target)
         except (CandidateError, NotCounted):
             return None
 
 
-def choices_of(plan: LaunchPlan, most: int = MOST_PROPOSED) -> list[dict[str, int]]:
-    """Return the choices of a plan's tunables; of more than `most`, its defaults and others drawn from them."""
-    choices = list(itertools.islice(plan.combinations(), ENUMERATED))
-    if len(choices) <= most:
-        return choices
-    return [plan.defaults(), *random.Random(0).sample([c for c in choices if c != plan.defaults()], most - 1)]
+def choices_of(plan: LaunchPlan, most: int = MOST_PROPOSED) -> tuple[list[dict[str, int]], int]:
+    """Return the choices of a plan's tunables and their number; of more than `most`, its defaults and random others.
+
+    The number of more than `ENUMERATED` is that without the constraints.
+    """
+    chance, default = random.Random(0), plan.defaults()
+    number = math.prod(map(len, plan.tunables.values()))
+    if number <= ENUMERATED:
+        choices = list(plan.combinations())
+        number = len(choices)
+    else:
+        drawn = ({n: chance.choice(values) for n, values in plan.tunables.items()} for _ in range(ENUMERATED))
+        choices = [dict(c) for c in dict.fromkeys(tuple(c.items()) for c in drawn if plan.allows(c))]
+    if number > most:
+        others = [c for c in choices if c != default]
+        choices = [default, *chance.sample(others, min(most - 1, len(others)))]
+    return choices, number
 
 
 def forecast(

@@ -130,6 +130,26 @@ def test_a_plan_fits_kernel_and_task(
     assert ('extern "C"' in told) is (source == BY_THREAD)
 
 
+SQUARE = """\
+template <int T>
+__global__ void sgemm(int M, int N, int K, float alpha, const float* A, const float* B, float beta, float* C) {
+    int row = blockIdx.y * T + threadIdx.y, col = blockIdx.x * T + threadIdx.x;
+    if (row >= M || col >= N) return;
+    float s = 0.f;
+    for (int k = 0; k < K; k++) s += A[row * K + k] * B[k * N + col];
+    C[row * N + col] = alpha * s + beta * C[row * N + col];
+}
+"""
+
+
+def test_a_square_of_threads_fits_a_block_and_an_output_is_not_read() -> None:
+    signature = _signature((64, 32), (32, 128), out=(64, 128))
+    text = proposed(Candidate(SQUARE, "cuda"), tasks.load("matmul"), signature).partition("\n\n")[2]
+    (launch,) = plans.resolve(plans.parse(Candidate(text, "cuda")), signature, {}).launches
+    assert (launch.grid, launch.block) == ((8, 4, 1), (16, 16, 1))
+    assert [a.value for a in launch.args if a.kind == "f32"] == [1.0, 0.0]
+
+
 def test_a_template_is_tuned_over_the_instances_that_the_file_has() -> None:
     signature = _signature((64, 32), (32, 128), out=(64, 128))
     candidate = Candidate(TEMPLATE, "cuda")

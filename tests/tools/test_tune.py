@@ -15,7 +15,8 @@ from support.autotuned_file import ENDLESS, SOURCE
 
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.tools.requests import TuneRequest
-from forewarp.tools.tune import TuneJob, TuneResult, tune_file
+from forewarp.tools.tune import TuneJob, TuneResult
+from forewarp.tools.tune_plan import tune_file
 
 
 @pytest.fixture(scope="module")

@@ -88,14 +88,24 @@ def test_choices_of_a_cuda_template_are_compiled_and_nothing_is_changed(tmp_path
     assert kernel.configurations[-1].configuration == "TILE=2048"
     assert "2048 threads" in kernel.configurations[-1].problem
     assert not found.patch
-    assert kernel.best.registers
+    assert (kernel.best, kernel.chosen_by, found.chosen()) == (None, "", [])
+    assert all(c.registers for c in kernel.configurations[:2])
+    with pytest.raises(UsageError, match="no best choice"):
+        tune_plan(request(tmp_path, "add.cu", CUDA, table=str(tmp_path / "table.json")))
+
+
+def test_it_is_said_when_not_all_choices_are_looked_at(tmp_path: Path) -> None:
+    many = f"[{', '.join(map(str, range(32, 32 * 1200, 32)))}]"
+    found = tune_plan(request(tmp_path, "add.py", TRITON.replace("[32, 1024, 256]", many)))
+    assert found.problems == ["1,000 of 1,199 choices were looked at, drawn at random"]
 
 
 @pytest.mark.parametrize(
     ("source", "more", "says"),
     [
         (CUDA, {"measure": 8}, "measured by a search"),
-        (CUDA, {"calls": ["run"]}, "the task says the calls"),
+        (CUDA, {"calls": ["run"]}, "task says the calls"),
+        (CUDA, {"deadline_s": 1.0}, "--compile how many"),
         (CUDA.replace("[32, 2048, 256]", "[32]"), {}, "nothing to choose from"),
     ],
 )

@@ -10,8 +10,9 @@ import pytest
 from forewarp.core.protocols import Known
 from forewarp.core.values import Candidate, Signature, Task, TensorSpec
 from forewarp.gpu_runner.devices import known_targets
+from forewarp.gpu_runner.formats import plan as plans
 from forewarp.search.proposers.tunables import TunablesProposer
-from forewarp.tuning.planned import TunableForecaster
+from forewarp.tuning.planned import TunableForecaster, choices_of
 
 SOURCE = '''"""forewarp
 inputs = ["x"]
@@ -87,3 +88,12 @@ def test_a_kernel_that_cannot_be_followed_is_varied_at_random(seed: Candidate) -
     task = replace(TASK, seeds=(seed,))
     made = TunablesProposer(forecaster(asked)).propose(task, TARGET, Known(), 4, random.Random(0))
     assert all(p.operator in ("seed", "random") for p in made)
+
+
+def test_of_more_choices_than_can_be_listed_all_values_are_drawn() -> None:
+    values = f"[{', '.join(map(str, range(1, 301)))}]"
+    source = SOURCE.replace("[32, 128, 512, 1024, 2048]", values).replace("[1, 2, 4, 8]", values)
+    choices, number = choices_of(plans.parse(Candidate(source, "triton")), 100)
+    assert (len(choices), number, choices[0]) == (100, 90_000, {"BLOCK": 1, "WARPS": 1})
+    assert max(c["BLOCK"] for c in choices) > 200
+    assert all(c["BLOCK"] <= 256 * c["WARPS"] for c in choices)
