@@ -66,8 +66,8 @@ USUAL: Final[Mapping[TimingMode, float]] = {"native": 0.1}
 """Share of `session_sd` that a reported interval allows for, by the way of timing (else all of it).
 
 Sessions of native code mostly differ by little and seldom by much: a verdict must hold in the rare ones as well, an
-interval in 95 %. Chosen on the 484 measurements of 27 November that are in `docs/measuring.md`, of which the samples
-alone covered 94.6 % and these intervals 97.3 %.
+interval in 95 %. Chosen on 484 measurements, of which the samples alone covered 94.6 % and these intervals 97.3 %; of
+1,841 later ones (`benchmarks/results/busy_machine.json`) they covered 96.3 %.
 """
 NO_TIME: Final = 1e-9
 """Seconds, or fewer, that stand for a sample from which no time was left once the timer's own part was taken off."""
