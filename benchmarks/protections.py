@@ -2,8 +2,10 @@
 
     python benchmarks/protections.py --out benchmarks/results/protections.json
 
-Needs root, because it takes rights away. What is not there is imitated, and labelled so: a seccomp filter refuses the
-system calls that the place does not have. `docs/trust.md` shows the results; `benchmarks/trust.py --table` writes it.
+Needs root, because it takes rights away, gVisor (`runsc`), and Docker with an image that holds nothing
+(`tar -c -T /dev/null | docker import - empty`): what a container shows is this system. What is not there is imitated,
+and labelled so: a seccomp filter refuses the system calls that the place does not have. `docs/trust.md` shows the
+results; `benchmarks/trust.py --table` writes it.
 """
 
 from __future__ import annotations
@@ -31,20 +33,10 @@ from forewarp.gpu_runner.worker.least import missing  # noqa: E402
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 LANDLOCK, SECCOMP = (444, 445, 446), 317
-# System calls that Docker's default profile refuses without CAP_SYS_ADMIN and that confinement uses; x86-64 numbers.
-DOCKER = (
-    *(165, 166, 155, 272, 308, 321, 298, 323, 248, 249, 250, 304, 425, 426, 427),
-    *(428, 429, 430, 431, 432, 433, 442, 103, 179, 246, 320, 175, 313, 176, 167, 168, 169),
-)
-CLONE, CLONE3, NEW_NAMESPACES = 56, 435, 0x7E020000
-DOCKER_CAPABILITIES = (
-    "chown,+dac_override,+fsetid,+fowner,+mknod,+net_raw,+setgid,+setuid,+setfcap,+setpcap,"
-    "+net_bind_service,+sys_chroot,+kill,+audit_write"
-)
 _USER = ("setpriv", "--reuid=1234", "--regid=1234", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all")
-_CONTAINER = ("unshare", "--pid", "--fork", "--mount", "--mount-proc", "--uts", "--ipc")
-_DOCKER_ROOT = ("setpriv", "--inh-caps=-all", f"--bounding-set=-all,+{DOCKER_CAPABILITIES}")
-_DOCKER_ADMIN = ("setpriv", "--inh-caps=-all", f"--bounding-set=-all,+{DOCKER_CAPABILITIES},+sys_admin")
+_GVISOR = ("runsc", "--network=none", "--platform=ptrace", "--ignore-cgroups", "do")
+_ADMIN = ("--cap-add", "SYS_ADMIN", "--security-opt", "seccomp=unconfined")
+IMAGE = "empty"
 # A user has to reach Python also where it lies in root's home: it is shown alone there, in mounts of our own.
 _REACH = """
 set -e; home=$1; python=$2; shift 2
@@ -57,17 +49,15 @@ mount --rbind /mnt "$home" && exec "$@"
 class Place:
     """Environment that code runs in: `around` are the commands that enter it, before and after the refusal of calls.
 
-    `refused` are the numbers of calls that do not exist there (ENOSYS), `forbidden` of those that are not allowed
-    (EPERM); with `clones`, new namespaces are not allowed either. `alone` is in a user namespace that allows no other.
-    `imitated` says that the place itself is not here.
+    `docker` are the options of a container. `refused` are the numbers of calls that do not exist there (ENOSYS).
+    `alone` is in a user namespace that allows no other. `imitated` says that the place itself is not here.
     """
 
     name: str
     around: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
+    docker: tuple[str, ...] | None = None
     refused: tuple[int, ...] = ()
-    forbidden: tuple[int, ...] = ()
-    clones: bool = False
     alone: bool = False
     imitated: bool = False
 
@@ -87,20 +77,14 @@ PLACES = (
         alone=True,
         imitated=True,
     ),
-    Place("Docker, root", _CONTAINER, _DOCKER_ROOT, (CLONE3,), DOCKER, clones=True, imitated=True),
-    Place("Docker, --user", _CONTAINER, _USER, (CLONE3,), DOCKER, clones=True, imitated=True),
-    Place("Docker, root, --cap-add SYS_ADMIN, seccomp=unconfined", _CONTAINER, _DOCKER_ADMIN, imitated=True),
-    Place(
-        "Docker, root, Landlock missing",
-        _CONTAINER,
-        _DOCKER_ROOT,
-        (CLONE3, *LANDLOCK),
-        DOCKER,
-        clones=True,
-        imitated=True,
-    ),
+    Place("Docker, root", docker=()),
+    Place("Docker, --user", docker=("--user", "1234:1234")),
+    Place("Docker, root, --cap-add SYS_ADMIN, seccomp=unconfined", docker=_ADMIN),
+    Place("Docker, root, Landlock missing", docker=(), refused=LANDLOCK, imitated=True),
+    Place("gVisor, root", _GVISOR),
+    Place("gVisor, a user", _GVISOR, _USER),
 )
-NOT_TRIED = ("gVisor: it cannot be had here; it has no Landlock", "Linux 5.13 to 6.11: Landlock without signals")
+NOT_TRIED = ("Linux 5.13 to 6.11: Landlock without signals",)
 
 DESCRIBE = """
 import sys
@@ -130,24 +114,20 @@ finally:
 
 
 def forbid(place: Place) -> None:
-    """Refuse this process, and what it starts, the system calls that the place does not have. Needs root."""
-    load, equal, any_bit, give = 0x20, 0x15, 0x45, 0x06
-    allow, number, argument = 0x7FFF0000, 0, 16
+    """Refuse this process, and what it starts, the system calls that the place does not have, and new privileges."""
+    load, equal, give, allow = 0x20, 0x15, 0x06, 0x7FFF0000
 
     def step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
         return struct.pack("<HBBI", code, yes, no, value)
 
-    steps = [step(load, number)]
-    for calls, error in ((place.refused, errno.ENOSYS), (place.forbidden, errno.EPERM)):
-        for call in calls:
-            steps += [step(equal, call, 0, 1), step(give, 0x00050000 | error)]
-    if place.clones:
-        steps += [step(equal, CLONE, 0, 3), step(load, argument), step(any_bit, NEW_NAMESPACES, 0, 1)]
-        steps += [step(give, 0x00050000 | errno.EPERM)]
+    steps = [step(load, 0)]
+    for call in place.refused:
+        steps += [step(equal, call, 0, 1), step(give, 0x00050000 | errno.ENOSYS)]
     steps.append(step(give, allow))
     program = b"".join(steps)
     text = ctypes.create_string_buffer(program, len(program))
     described = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", len(steps), ctypes.addressof(text)))
+    _LIBC.prctl(38, 1, 0, 0, 0)
     if _LIBC.prctl(22, 2, described, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"no filter for {place.name}")
 
@@ -173,7 +153,7 @@ def inside(place: Place, command: Sequence[str]) -> None:
     """Become a command in the place; never returns."""
     if place.alone:
         forbid_namespaces()
-    if place.refused or place.forbidden:
+    if place.refused:
         forbid(place)
     words = [*place.within, *command]
     os.execvp(words[0], words)
@@ -181,10 +161,22 @@ def inside(place: Place, command: Sequence[str]) -> None:
 
 def run(place: Place, folder: Path, *command: str) -> str:
     """Return what a Python command prints in the place, or how it fails."""
-    words = [*_reaching(), *place.around, sys.executable, __file__, "--inside", place.name, sys.executable, *command]
     variables = {"PATH": os.environ["PATH"], "HOME": str(folder), "TMPDIR": str(folder), "PYTHONPATH": sys.path[1]}
+    around = [*_reaching(), *place.around] if place.docker is None else _container(place.docker, folder, variables)
+    words = [*around, sys.executable, __file__, "--inside", place.name, sys.executable, *command]
+    if "DOCKER_HOST" in os.environ:
+        variables["DOCKER_HOST"] = os.environ["DOCKER_HOST"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=80, env=variables, check=False)
     return done.stdout.strip() or f"failed: {done.stderr.strip()[-300:]}"
+
+
+def _container(options: Sequence[str], folder: Path, variables: Mapping[str, str]) -> list[str]:
+    """Return the command that enters a Docker container which shows this system, this Python and these files."""
+    shown = ["/usr", "/bin", "/lib", "/lib64", "/etc", sys.prefix, sys.base_prefix, str(HERE.parent)]
+    mounts = [word for path in dict.fromkeys(shown) if Path(path).exists() for word in ("-v", f"{path}:{path}:ro")]
+    settings = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
+    fixed = ["docker", "run", "--rm", "--network", "none", "-v", f"{folder}:{folder}", "-w", str(HERE.parent)]
+    return [*fixed, *options, *mounts, *settings, IMAGE]
 
 
 def _reaching() -> list[str]:

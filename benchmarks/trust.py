@@ -151,7 +151,7 @@ def _numbers(result: MeasureResult | None) -> dict[str, Any]:
         "tier": result.tier,
         "verdict": result.verdict,
         "flags": result.flags,
-        "log": result.log[:LOG],
+        "log": result.log[-LOG:],
         **{k: round(v, 4) for k, v in numbers.items() if v is not None},
     }
 
@@ -309,8 +309,8 @@ lets an attacker's task file loose in each verb, and private files be included b
 
 PLACES = """## Where it runs
 
-What was in force, by `benchmarks/protections.py`. *Imitated* means that a filter refused the system calls that the
-place does not have; Docker's default profile and its capabilities are imitated so, in namespaces of its own.
+What was in force, by `benchmarks/protections.py`, with Docker 20.10 and gVisor (`runsc` 20221219) of Debian 12.
+*Imitated* means that a filter refused the system calls that the place does not have.
 """
 
 

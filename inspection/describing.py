@@ -20,6 +20,7 @@ from forewarp.core import serde
 from forewarp.core.values import Signature, Target, Workload
 from forewarp.gpu_runner.worker import memory, problem
 from forewarp.gpu_runner.worker.channel import Channel
+from forewarp.gpu_runner.worker.linux import end_of
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import ReferenceFailed, tensors_of
 from forewarp.gpu_runner.worker.requests import TaskFailure, TaskJob
@@ -136,7 +137,7 @@ def _bounded(describe: Callable[[], Signature], size: int | None, seconds: float
                 report.flush()
             finally:
                 os._exit(0)
-        ended = os.pidfd_open(pid)
+        ended = end_of(pid)
         ready = select.select([ended], [], [], seconds)[0]
         if not ready:
             os.kill(pid, signal.SIGKILL)

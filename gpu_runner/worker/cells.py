@@ -24,7 +24,7 @@ from functools import partial
 from forewarp.gpu_runner.worker import activity, arena, watch
 from forewarp.gpu_runner.worker import cell_process as inside
 from forewarp.gpu_runner.worker.cell_process import Loader, Mailbox
-from forewarp.gpu_runner.worker.linux import children_in_own_pid_namespace
+from forewarp.gpu_runner.worker.linux import children_in_own_pid_namespace, end_of
 from forewarp.gpu_runner.worker.protections import OWN_PROCESSES, Confinement
 from forewarp.gpu_runner.worker.runners import LAST
 from forewarp.gpu_runner.worker.watch import Watch
@@ -143,7 +143,7 @@ class Cell:
         self._sequence = 0
         self._status: int | None = None
         self._closed = False
-        self._pidfd = os.pidfd_open(self.pid)
+        self._pidfd = end_of(self.pid)
         self.watch = Watch(self.pid, memory, siblings)
         self._members = [self.pid]
         with os.fdopen(told) as told_file:

@@ -10,6 +10,7 @@ import platform
 import stat
 import struct
 import sys
+import threading
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 
@@ -41,6 +42,27 @@ def adopt_orphans() -> None:
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def end_of(pid: int) -> int:
+    """Return a descriptor that can be read once the child has ended; it has yet to be waited for."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError as e:
+        if e.errno != errno.ENOSYS:  # gVisor has none
+            raise
+    reading, writing = os.pipe()
+
+    def wait() -> None:
+        with contextlib.suppress(ChildProcessError):
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        # A byte, because other children hold this end open, too.
+        with contextlib.suppress(OSError):
+            os.write(writing, b".")
+        os.close(writing)
+
+    threading.Thread(target=wait, daemon=True).start()
+    return reading
+
+
 @contextlib.contextmanager
 def children_in_own_pid_namespace(*, wanted: bool) -> Generator[bool]:
     """Give the one child forked inside a process namespace of its own, so that all it leaves behind dies with it.
@@ -52,15 +74,22 @@ def children_in_own_pid_namespace(*, wanted: bool) -> Generator[bool]:
         try:
             if wanted:
                 home = os.open("/proc/self/ns/pid", os.O_RDONLY)
+                _return(home)  # gVisor has no way back
                 unshare(_NEW_PROCESSES)
         except OSError:
             wanted = False
         yield wanted
-        if wanted and libc.setns(home, _NEW_PROCESSES) != 0:
-            raise OSError(ctypes.get_errno(), "setns")
+        if wanted:
+            _return(home)
     finally:
         if home >= 0:
             os.close(home)
+
+
+def _return(namespace: int) -> None:
+    """Have children start in a process namespace that this process has been in."""
+    if libc.setns(namespace, _NEW_PROCESSES) != 0:
+        raise OSError(ctypes.get_errno(), "setns")
 
 
 def no_network() -> None:

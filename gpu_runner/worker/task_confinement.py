@@ -22,6 +22,7 @@ from forewarp.core.values import DeviceKind
 from forewarp.gpu_runner.worker import environment, memory, protections, toolchain
 from forewarp.gpu_runner.worker.channel import MACHINE, Channel
 from forewarp.gpu_runner.worker.least import UNPROTECTED, Unprotected, missing
+from forewarp.gpu_runner.worker.linux import end_of
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.requests import TaskFailure, WorkerJob
 from forewarp.gpu_runner.worker.watch import HostWatch, run_watched
@@ -143,7 +144,7 @@ def driver_bears(folder: Path, how: Confinement) -> bool:
     pid = os.fork()
     if pid == 0:
         _use_device(how)
-    ended = os.pidfd_open(pid)
+    ended = end_of(pid)
     if not select.select([ended], [], [], _TRIAL_S)[0]:
         os.kill(pid, signal.SIGKILL)
     os.close(ended)

@@ -246,7 +246,7 @@ def run_watched(
     """
     linux.adopt_orphans()
     pid = _fork(work, wanted=True) or _fork(work, wanted=False)
-    ended, violation = os.pidfd_open(pid), None
+    ended, violation = linux.end_of(pid), None
     watching = None
     if memory is not None:
         go_first()

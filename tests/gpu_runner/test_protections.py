@@ -19,6 +19,7 @@ import pytest
 from forewarp.gpu_runner.worker import environment, linux, protections, toolchain
 from forewarp.gpu_runner.worker.least import INSIST, Unprotected
 from forewarp.gpu_runner.worker.protections import Confinement
+from forewarp.gpu_runner.worker.watch import run_watched
 
 HEADERS = {
     0: Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
@@ -208,6 +209,35 @@ def test_files_that_are_hidden_early_stay_hidden_from_what_is_forked(tmp_path: P
     if status == 2:
         pytest.skip("mounting is not allowed here")
     assert status == 0
+
+
+def test_where_the_kernel_is_gvisors_a_watched_process_runs_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(_: bool) -> None:
+        os._exit(3)
+
+    def not_there(*_: object) -> int:
+        raise OSError(errno.ENOSYS, "no such call")
+
+    monkeypatch.setattr(os, "pidfd_open", not_there)
+
+    def refused(*_: object) -> int:
+        return -1
+
+    monkeypatch.setattr(linux.libc, "setns", refused)
+    told = tmp_path / "told"
+    pid = os.fork()  # it becomes the parent of orphans, and may be left in another process namespace
+    if pid == 0:
+        found = run_watched(lambda contained: void(told.write_text(str(contained))), 1 << 30, passes_on=False)
+        failed = run_watched(leave, 1 << 30, passes_on=False)
+        os._exit(0 if (found, failed) == (None, ("crashed", "left with status 3")) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert told.read_text() == "False"
+
+
+def void(_: object) -> None:
+    """Let an expression stand where nothing is to be returned."""
 
 
 def test_python_still_finds_its_packages(tmp_path: Path) -> None:
