@@ -478,7 +478,7 @@ def _answer_of(task: Task, reply: Reply, limit_s: float, late: str = "") -> dict
     why, hint = f"{failed.error}\n{failed.log}".strip(), failed.hint or "run the file under Python first"
     hint = late if late and reply.timed_out else hint
     if "/multiprocessing/" in why:
-        hint = "a task's code has no memory to share with processes of its own: load data with num_workers=0"
+        hint = "a task's code has no memory to share with processes of its own: have it do without them"
     elif any(sign in why for sign in _REFUSALS):
         hint = (
             "a task's code runs without network, and no files exist for it but its own and its tools': name folders "

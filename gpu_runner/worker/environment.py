@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 READABLE = "FOREWARP_READABLE"
 """The variable by which a user lets confined code read more: files and folders, separated as in PATH."""
@@ -45,6 +46,20 @@ def begin_script() -> None:
     if folder is not None:
         with contextlib.suppress(OSError):
             os.chdir(folder)
+    _load_data_here()
+
+
+def _load_data_here() -> None:
+    """Have every `DataLoader` load in this process: confined code has no memory to share with workers of its own."""
+    from torch.utils.data import DataLoader
+
+    iterator: Any = DataLoader._get_iterator  # pyright: ignore[reportPrivateUsage]
+
+    def alone(loader: Any) -> Any:
+        loader.num_workers = loader.timeout = 0
+        return iterator(loader)
+
+    DataLoader._get_iterator = alone  # pyright: ignore[reportPrivateUsage]
 
 
 def named_readable(environment: Mapping[str, str]) -> list[str]:

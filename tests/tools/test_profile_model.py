@@ -154,7 +154,8 @@ def test_a_function_may_give_the_module_and_its_inputs(tmp_path: Path) -> None:
     head, _, end = CALLED.partition("\n\ndef build")  # a script with arguments, whose model lies beside it
     (tmp_path / "cached.py").write_text(head)
     script = "import argparse\nimport torch\nfrom cached import Cached\nargparse.ArgumentParser().parse_args()\n"
-    path.write_text(f"{script}\n\ndef build{end}")
+    loader = "next(iter(torch.utils.data.DataLoader(torch.rand(3, 8), 3, num_workers=2, persistent_workers=True)))"
+    path.write_text(f"{script}\n\ndef build{end.replace('torch.rand(3, 8)', loader)}")
     result = profile_model(ProfileRequest(model=path, call="build", place=HERE))
     assert [line.operations for line in result.lines] == ["linear"]
     with pytest.raises(UsageError, match="defines no function other"):
