@@ -60,7 +60,7 @@ class RecordedGraph:
 
 def record(model: torch.nn.Module, args: Sequence[Any]) -> RecordedGraph:
     """Export a model called with `args` and run its graph once; raises `NoGraph` where that cannot be done."""
-    program = _exported(model, tuple(args))
+    program, asks = _exported(model, tuple(args))
     signature = program.graph_signature
     state = {**program.state_dict, **program.constants}
     inputs: list[str] = []
@@ -103,7 +103,7 @@ def record(model: torch.nn.Module, args: Sequence[Any]) -> RecordedGraph:
     )
     graph = ModelGraph(
         *(tuple(recorder.statements), tuple(inputs), weights, constants, tuple(result), nest, described),
-        training=None if _is_same_in_other_mode(program, model, tuple(args)) else model.training,
+        training=model.training if asks and not _is_same_in_other_mode(program, model, tuple(args)) else None,
     )
     return RecordedGraph(graph, recorder.facts, held)
 
@@ -113,7 +113,7 @@ def _is_same_in_other_mode(
 ) -> bool:
     modes = {module: module.training for module in model.modules()}
     try:
-        other = _exported(model.train(not model.training), args)
+        other, _ = _exported(model.train(not model.training), args)
     except NoGraph:
         return False
     finally:
@@ -122,19 +122,40 @@ def _is_same_in_other_mode(
     return (str(other.graph), other.graph_signature) == (str(program.graph), program.graph_signature)
 
 
-def _exported(model: torch.nn.Module, args: tuple[Any, ...]) -> torch.export.ExportedProgram:
+def _exported(model: torch.nn.Module, args: tuple[Any, ...]) -> tuple[torch.export.ExportedProgram, bool]:
+    """Return a model's graph, and whether its modules may have looked in which mode they are: most never do."""
     problems: list[str] = []
     for strict in (False, True):
         try:
-            with _silence():
+            with _silence(), nullcontext([True]) if strict else _looks_at_mode(model) as looks:
                 # With no decompositions it stays as the model wrote it, but writes to no value.
-                return torch.export.export(model, args, strict=strict).run_decompositions({})
+                return torch.export.export(model, args, strict=strict).run_decompositions({}), bool(looks)
         except Exception as e:  # export raises whatever the model makes of values that are not there
             problems.append(f"{type(e).__name__}: {first_line(e)}")
     raise NoGraph(
         "torch.export makes no graph of the model, such as where the elements of tensors decide what is computed: "
         + "; ".join(dict.fromkeys(problems))
     )
+
+
+@contextmanager
+def _looks_at_mode(model: torch.nn.Module) -> Generator[list[bool]]:
+    """Give a list that is not empty once code may have looked at the `training` of one of the model's modules."""
+    modules = {id(m) for m in model.modules()}
+    looks = [True for m in model.modules() if type(m).train is not torch.nn.Module.train]  # where it may keep its own
+
+    def read(module: torch.nn.Module) -> bool:
+        looks.extend([True] * (id(module) in modules))
+        return module.__dict__["training"]
+
+    def write(module: torch.nn.Module, mode: bool) -> None:
+        module.__dict__["training"] = mode
+
+    torch.nn.Module.training = property(read, write)  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        yield looks
+    finally:
+        del torch.nn.Module.training
 
 
 @contextmanager

@@ -174,6 +174,34 @@ def test_in_another_mode_it_is_the_model_as_it_was_where_the_mode_matters() -> N
         new.eval()(torch.rand(3, 4))
 
 
+class Switched(torch.nn.Linear):
+    def train(self, mode: bool = True) -> Any:
+        self.shift = 1.0 if mode else 2.0
+        return super().train(mode)
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return super().forward(input) + self.shift
+
+
+@pytest.mark.parametrize(
+    ("module", "training", "exports"),
+    [
+        (torch.nn.Linear(4, 4), None, 1),
+        (torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.0)), None, 2),
+        (torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5)), True, 2),
+        (Switched(4, 4).train(), True, 2),
+    ],
+)
+def test_a_model_is_exported_in_its_other_mode_where_it_may_look_at_it(
+    module: torch.nn.Module, training: bool | None, exports: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, export = [], torch.export.export
+    monkeypatch.setattr(torch.export, "export", lambda *args, **given: calls.append(args) or export(*args, **given))
+    assert record(module, [torch.rand(3, 4)]).graph.training is training
+    assert len(calls) == exports
+    assert "training" not in vars(torch.nn.Module)
+
+
 def test_a_kernel_that_takes_other_weights_is_refused(profile: ModelProfile) -> None:
     s = next(s for s in profile.subgraphs if s.parameters)
     text = "import torch\nclass ModelNew(torch.nn.Module):\n    pass\n"
