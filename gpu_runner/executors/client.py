@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -35,6 +36,8 @@ START_S = 120.0
 _LOOK_S = 0.1
 """How often a thread that waits for the server to start looks whether it is still wanted."""
 LOG_BYTES = 4000
+_WARNING = re.compile(r"^\S+:\d+: \w*Warning: .*\n?(?:  .*\n?)?", re.MULTILINE)
+"""A warning of Python's with the line that gave it: torch has many, none of which tells why a process ended."""
 OnLook = Callable[[TimingLook | None], LookAnswer]
 """Given a look, say how to go on; given None, when timing may begin."""
 
@@ -78,11 +81,12 @@ class Reply:
 
     def ending(self, limit_s: float) -> tuple[Status, str]:
         """Return how a child ended that gave no answer within `limit_s` seconds: a status, and what is known of it."""
+        log = _WARNING.sub("", self.log)
         if self.timed_out:
-            return "timeout", f"stopped after {limit_s:.0f} s\n{self.log}".strip()
+            return "timeout", f"stopped after {limit_s:.0f} s\n{log}".strip()
         if self.exit_status is not None and self.exit_status < 0:
-            return "crashed", f"ended by {signal.Signals(-self.exit_status).name}\n{self.log}".strip()
-        return "crashed", f"left with exit status {self.exit_status} and no result\n{self.log}".strip()
+            return "crashed", f"ended by {signal.Signals(-self.exit_status).name}\n{log}".strip()
+        return "crashed", f"left with exit status {self.exit_status} and no result\n{log}".strip()
 
 
 def readable(text: str, limit: int = LOG_BYTES) -> str:

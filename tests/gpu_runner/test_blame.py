@@ -228,3 +228,8 @@ def test_a_forked_process_cannot_reach_the_page(tmp_path: Path) -> None:
             os._exit("job1.activity" in maps)
         os._exit(os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_an_ending_shows_no_warnings_of_python() -> None:
+    log = "loading\n/lib/torch/profiler.py:224: UserWarning: clears events.\n  _warn_once(\nkilled: out of luck"
+    assert replace(KILLED, log=log).ending(3.0)[1] == "ended by SIGKILL\nloading\nkilled: out of luck"
