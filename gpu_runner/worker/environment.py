@@ -55,9 +55,9 @@ def _load_data_here() -> None:
 
     iterator: Any = DataLoader._get_iterator  # pyright: ignore[reportPrivateUsage]
 
-    def alone(loader: Any) -> Any:
-        loader.num_workers = loader.timeout = 0
-        return iterator(loader)
+    def alone(self: Any) -> Any:
+        self.num_workers = self.timeout = 0
+        return iterator(self)
 
     DataLoader._get_iterator = alone  # pyright: ignore[reportPrivateUsage]
 
