@@ -80,6 +80,8 @@ def _compile(module: ModuleType, launch: ResolvedLaunch, plan: ResolvedPlan, tar
     from triton.compiler import ASTSource
     from triton.runtime.jit import JITFunction
 
+    if tuple(map(int, triton.__version__.split(".")[:2])) < (3, 4):
+        raise CompileError(f"Triton {triton.__version__} is too old to compile launch plans: 3.4 or newer is needed")
     kernel: Any = getattr(module, launch.kernel, None)
     if not isinstance(kernel, JITFunction):
         raise CompileError(f"the launch plan names {launch.kernel!r}, which is no @triton.jit function of the source")

@@ -10,9 +10,11 @@ from support.small_tasks import cpp, small_task
 
 from forewarp.core.errors import DeviceError
 from forewarp.core.values import Candidate, Task, Workload
-from forewarp.gpu_runner.compilers import nvrtc
+from forewarp.gpu_runner.compilers import nvrtc, triton
+from forewarp.gpu_runner.compilers.process import CompileError
 from forewarp.gpu_runner.devices import detect_cpu, known_targets
 from forewarp.gpu_runner.executors.local import LocalExecutor
+from forewarp.gpu_runner.formats import plan as plans
 
 H200 = known_targets()["h200"]
 REFERENCE = """
@@ -86,6 +88,18 @@ def test_triton_compiles_without_a_gpu(executor: LocalExecutor, task: Task) -> N
     assert facts["blocks"] == pytest.approx((4 * 8) ** 0.5)  # the geometric mean over both workloads
     assert 0 < facts["registers"] <= 255
     assert any("4 blocks for 132" in p for p in build.evidence.problems)
+
+
+def test_a_triton_that_is_too_old_is_named(
+    executor: LocalExecutor, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import triton as installed
+
+    monkeypatch.setattr(installed, "__version__", "3.2.0")
+    candidate = Candidate(TRITON, "triton", {"BLOCK": 1024, "WARPS": 4})
+    plan = plans.resolve(plans.parse(candidate), executor.describe(task)[0], candidate.tunables)
+    with pytest.raises(CompileError, match=r"3\.2\.0 is too old"):
+        triton.build(candidate.source, plan, H200, tmp_path, "kernel")
 
 
 def test_tunables_make_other_code(executor: LocalExecutor, task: Task) -> None:
