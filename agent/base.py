@@ -50,7 +50,7 @@ class BaseConversation:
         self._questions: dict[str, asyncio.Future[events.ApprovalGiven]] = {}
         self._asked_s: dict[str, float] = defaultdict(float)
         """Seconds that calls waited for the user's word, by their ids."""
-        self._interrupted = False
+        self._interrupted = self.summarising = False
 
     @property
     def id(self) -> str:

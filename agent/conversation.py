@@ -110,7 +110,8 @@ class Conversation(BaseConversation):
         from forewarp.agent.memory import summarised
 
         def running(turn: ModelTurn | None) -> None:
-            self._turn = turn
+            self._turn, self.summarising = turn, turn is not None
+            self.emit(self._spent)  # as the status line changes
 
         room = self.room
         made = await summarised(model, history, room, self.emit, keep=keep, needed=needed, turn=running)

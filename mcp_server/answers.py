@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -12,7 +11,7 @@ from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from forewarp.mcp_server.wording import in_arguments
-from forewarp.tools.digest import picked
+from forewarp.tools.digest import digest, picked
 from forewarp.tools.parts import ChosenConfiguration, Part, trim
 
 if TYPE_CHECKING:
@@ -99,16 +98,12 @@ class ForecastAnswer(ToolAnswer):
     links: dict[str, str] = Field(default_factory=dict[str, str])
 
 
-def forecast_answer(found: ForecastResult, detail: Detail, paths: Sequence[str]) -> ForecastAnswer:
-    """Convert a forecast; `paths` are the kernels' names where several were given, which are texts by now."""
-    f, more, summary = found.forecast, detail == "detailed", found.summary
-    for position, path in enumerate(paths, 1):
-        for after in (" ", ","):
-            summary = summary.replace(f"number {position}{after}", f"{Path(path).name}{after}")
+def forecast_answer(found: ForecastResult, detail: Detail) -> ForecastAnswer:
+    """Convert a forecast."""
+    f, more = found.forecast, detail == "detailed"
     ranking = [
         picked(
-            *(r, "position recommendation p_best"),
-            path=paths[r.position - 1] if paths else r.path,
+            *(r, "position path recommendation p_best"),
             median=r.forecast and r.forecast.median,
             p_faster=r.forecast and r.forecast.p_faster,
             problem=trim(r.problem, 300),
@@ -117,7 +112,7 @@ def forecast_answer(found: ForecastResult, detail: Detail, paths: Sequence[str])
     ]
     return ForecastAnswer.of(
         found,
-        summary=trim(summary, 900),
+        summary=trim(found.summary, 900),
         median=f and f.median,
         p_valid=f and f.p_valid,
         p_faster=f and f.p_faster,
@@ -181,7 +176,7 @@ def measure_answer(
         anchor=found.anchor if found.anchor == "reference" else found.anchor[:10],
         shapes=[picked(w, MEASURED) for w in found.workloads[: None if more else SHAPES]],
         checks=found.checks if more else None,
-        device_state=found.device_state.model_dump(exclude_none=True) if found.device_state and more else None,
+        device_state=digest(found.device_state.model_dump()) if found.device_state and more else None,
         phases=found.phases if more else None,
         device_s=found.cost.device_s,
         measurements_left=None if measurements_left is None else int(measurements_left),

@@ -176,7 +176,7 @@ class Requests:
                 plan = ""
             if plan and "*/" not in plan:
                 text = f"/*forewarp\n{plan.strip()}\n*/\n{text}"
-        return Kernel(source=text, language=language or C_SUFFIXES.get(suffix), tunables=tunables or {})
+        return Kernel(source=text, language=language or C_SUFFIXES.get(suffix), tunables=tunables or {}, name=path)
 
     def seed(self, path: str) -> Path:
         """Return a copy of a kernel's file, which nobody changes while a run reads it."""

@@ -143,7 +143,7 @@ class Work:
             found = forecast_kernel(request, executors=executors)
         if request.model is not None:
             self._book(session, given["task"], found.cost.dollars, found.cost.input_tokens + found.cost.output_tokens)
-        return forecast_answer(found, given["detail"], paths)
+        return forecast_answer(found, given["detail"])
 
     def _may_ask(self, session: str, model: str) -> None:
         for currency in ("dollars", "tokens"):

@@ -192,7 +192,7 @@ def forecast_kernel(
             hint="leave them out, or leave --target out to forecast for the device",
         )
     alone = len(request.kernels) == 1
-    kernels = [_Kernel(position, kernel.path or "") for position, kernel in enumerate(request.kernels, 1)]
+    kernels = [_Kernel(position, kernel.called) for position, kernel in enumerate(request.kernels, 1)]
 
     def each(do: Callable[[_Kernel], None]) -> None:
         """Do something to every kernel that has no problem yet; an error becomes one, except of a kernel alone."""
@@ -228,7 +228,7 @@ def forecast_kernel(
         builds = _compiled(opened, {c.sha256: c for c in (*found, other) if c}, alone=alone)
         asked = forecaster or _forecaster(opened, chosen, model, at_hand=request.target is None)
         known, forecasts = _forecasts(opened, asked, builds, other)
-        firsts: dict[str, int] = {}
+        firsts: dict[str, _Kernel] = {}
         for kernel in kernels:
             if kernel.candidate is not None:
                 _judge(known, kernel, builds, forecasts, firsts)
@@ -340,15 +340,15 @@ def _threads(count: int) -> int:
 
 
 def _judge(
-    known: _Known, k: _Kernel, builds: dict[str, Subject], forecasts: dict[str, Forecast], firsts: dict[str, int]
+    known: _Known, k: _Kernel, builds: dict[str, Subject], forecasts: dict[str, Forecast], firsts: dict[str, _Kernel]
 ) -> None:
     """Put what is known of a kernel into it: its build, and its forecast with a recommendation or why there is none."""
     assert k.candidate is not None
     sha256, best = k.candidate.sha256, known.best
     k.build, k.same = builds[sha256].build, known.measured.find(k.candidate)
     forecast = forecasts.get(sha256)
-    if firsts.setdefault(sha256, k.position) != k.position:
-        k.problem = f"it is the same kernel as number {firsts[sha256]}"
+    if (first := firsts.setdefault(sha256, k)) is not k:
+        k.problem = f"it is the same kernel as {first.name}"
     elif forecast is None:
         k.problem = f"it does not compile: {first_error(k.build.log)}"
     elif known.other is None or known.anchor is None:

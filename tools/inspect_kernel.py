@@ -198,7 +198,7 @@ def inspect_kernels(
     with sessions.closing_executors(executors) as kept:
         executor = kept.compiler(place, target)
         for number, kernel in enumerate(request.kernels, 1):
-            stage(f"inspecting {Path(kernel.path or 'kernel').name} ({number} of {len(request.kernels)})")
+            stage(f"inspecting {Path(kernel.called or 'kernel').name} ({number} of {len(request.kernels)})")
             if task is None:
                 found.append(_inspect_file(executor, request, kernel))
             else:
@@ -231,7 +231,7 @@ def short_name(device: str) -> str:
 
 def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
     start = time.perf_counter()
-    path = kernel.path or ""
+    path = kernel.called
     try:
         candidate = planned_candidate(kernel, bench.task, bench.place)
         if not bench.check and candidate.language not in languages_on("cuda"):
@@ -262,7 +262,7 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
 def _inspect_file(executor: LocalExecutor, request: InspectRequest, kernel: Kernel) -> KernelInspection:
     """Inspect a file of Triton kernels for which there is no task."""
     start = time.perf_counter()
-    path = kernel.path or ""
+    path = kernel.called
     try:
         if path:
             sources.check_file(Path(path), "the file")
@@ -352,7 +352,7 @@ def _launch(launch: Launch) -> LaunchFacts:
 
 def _summary(found: list[KernelInspection], target: Target) -> str:
     failed = [k for k in found if not k.sound]
-    many = f"{len(found)} kernels" if len(found) > 1 else Path(found[0].path).name or "the kernel"
+    many = f"{len(found)} kernels" if len(found) > 1 else Path(found[0].path).name or "The kernel"
     if not failed:
         problems = sum(len(k.problems) for k in found)
         noted = f"{counted(problems, 'problem')} noted" if problems else "no problem seen"

@@ -102,6 +102,12 @@ class Kernel(Part):
     tunables: dict[str, int] = Field(
         default_factory=dict[str, int], description="Values of declared tunables; the plan's defaults for the rest."
     )
+    name: str = Field(default="", description="What to call a kernel that is given by its text.")
+
+    @property
+    def called(self) -> str:
+        """The path, else the name; empty where there is neither."""
+        return self.path or self.name
 
     @model_validator(mode="before")
     @classmethod

@@ -419,7 +419,8 @@ class ForewarpApp(App[int]):
     def _refresh_activity(self) -> None:
         asking = self._approvals.current is not None
         self._status.since = self.turns.began
-        self._status.activity = activity(self.chat.items, asking=asking) if self.turns.running else ""
+        now = activity(self.chat.items, asking=asking, summarising=self.conversation.summarising)
+        self._status.activity = now if self.turns.running else ""
 
     @on(Chat.Behind)
     def _behind(self, message: Chat.Behind) -> None:

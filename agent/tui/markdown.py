@@ -95,6 +95,8 @@ class _Fence(MarkdownFence):
     def set_content(self, content: Content) -> None:
         self._content = content
         labels, parts = list(self.query(Label)), _parts(content)
+        if not labels:
+            return  # `compose` is yet to come, and shows it
         for label, part in zip(labels, parts, strict=False):
             if not (isinstance(label.content, Content) and part.is_same(label.content)):
                 label.update(part)

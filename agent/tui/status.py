@@ -65,7 +65,7 @@ class StatusLine(Widget):
         return assemble(*pieces)
 
 
-def activity(items: Items, *, asking: bool) -> str:
+def activity(items: Items, *, asking: bool, summarising: bool) -> str:
     """Return a turn's current activity in words."""
     if asking:
         return "waiting for you"
@@ -79,6 +79,8 @@ def activity(items: Items, *, asking: bool) -> str:
             return "thinking"
         case RetryItem():
             return "asking again"
+        case _ if summarising:
+            return "summarising the conversation"
         case _:
             return "working"
 

@@ -20,11 +20,13 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
 from forewarp.agent.conversation import Conversation
-from forewarp.agent.events import Answered, Compacted, ConversationEvent, Failed, Noted
+from forewarp.agent.events import Answered, Compacted, ConversationEvent, Failed, Noted, Spent
 from forewarp.agent.history import length_of
 from forewarp.agent.memory import told_lines
 from forewarp.agent.model_turn import MOST_CHARACTERS
 from forewarp.agent.settings import Settings
+from forewarp.agent.tui.items import Items
+from forewarp.agent.tui.status import activity
 from forewarp.tools.parts import Place
 
 CONTEXT, PER_TOKEN = 32_768, 3
@@ -68,6 +70,15 @@ def opened(tmp_path: Path, reader: Reader, **values: Any) -> Conversation:
         (tmp_path / f"f{number}.txt").write_text(f"{number} " + "some words\n" * 900)
     place = Place(device="cpu", archive=str(tmp_path / "a.db"))
     return Conversation(Settings(place, tmp_path, reader.model, approval="never", **values))
+
+
+async def test_the_status_says_that_a_conversation_is_summarised(tmp_path: Path) -> None:
+    talk = opened(tmp_path, Reader(55), context=CONTEXT)
+    said: set[str] = set()
+    async for event in talk.say("Read all files of toy, please."):
+        if isinstance(event, Spent):
+            said.add(activity(Items(), asking=False, summarising=talk.summarising))
+    assert said == {"working", "summarising the conversation"}
 
 
 async def turn(talk: Conversation, text: str) -> list[ConversationEvent]:

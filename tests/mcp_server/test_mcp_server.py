@@ -82,6 +82,9 @@ async def test_forecasts_measures_and_shows_what_it_kept(served: Served, mode: M
         assert (forecast["recommendation"], forecast["trials"]) == ("measure", 0)
         ranked = await call(client, "forecast_kernel", task="toy.py", paths=["broken.cpp", "toy.cpp"])
         assert [(r["position"], r["path"]) for r in ranked["ranking"]] == [(2, "toy.cpp"), (1, "broken.cpp")]
+        assert "toy.cpp" in ranked["summary"]
+        twice = await call(client, "forecast_kernel", task="toy.py", paths=["toy.cpp", "toy.cpp"])
+        assert twice["ranking"][1]["problem"] == "it is the same kernel as toy.cpp"
         source = (served.workspace / "toy.cpp").read_text()
         arguments = {"task": "toy.py", "source": source}
         with Spool(default_path().parent).alone("worker"):

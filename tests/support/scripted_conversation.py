@@ -41,7 +41,7 @@ class Scripted:
         self.settings = settings or Settings(folder=Path.cwd(), model="openai:scripted")
         self.candidates = Candidates()
         self.spent = Spent()
-        self.busy = False
+        self.busy = self.summarising = False
         self.id = "scripted"
         self.said: list[str] = []
         self.steered: list[str] = []

@@ -220,6 +220,16 @@ async def test_a_program_that_grows_keeps_the_parts_that_were_shown() -> None:
         assert text == f"{lines}int last;\n" + "\n".join(["int more;"] * PART_LINES)
 
 
+@pytest.mark.parametrize("begun", ["```cpp\nint x = 1;\n```", ""])
+async def test_a_program_is_shown_once(begun: str) -> None:
+    app = Page(begun)
+    async with app.run_test() as pilot:
+        if not begun:
+            await app.prose.follow("```cpp\nint x = 1;\n```")
+        await pilot.pause()
+        assert shown(app) == ["int x = 1;"]
+
+
 def test_the_filter_keeps_widths_and_drops_links() -> None:
     segments = [
         Segment(text, Style(link="http://evil", bold=True)) for text in (HOSTILE, "a\u00adb", "日\u200b本", "a\udcff")
