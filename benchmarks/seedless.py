@@ -85,7 +85,8 @@ def optimize(task: Path, folder: Path, args: argparse.Namespace) -> dict[str, An
         for look, event in zip(document["looks"], measured, strict=True):
             look["s"] = datetime.fromisoformat(event["time"]).timestamp() - clock
             data, tunables = archive.execute(query, (event["measurement"],)).fetchone()
-            look["tunables"], look["phases"] = json.loads(tunables), json.loads(data)["phases"]
+            found = json.loads(data)
+            look |= {"tunables": json.loads(tunables), "phases": found["phases"], "log": found["log"][:600]}
     return document
 
 

@@ -34,7 +34,7 @@ _OPTIONS: dict[DeviceKind, tuple[InductorOption, ...]] = {
         InductorOption("VECTOR_BITS", (0, 256, 512, 1), "cpp.simdlen", "{} or None"),
         InductorOption("MIN_CHUNK", (512, 128, 4096, 32768), "cpp.min_chunk_size", "{}"),
         InductorOption("CONTRACT", (0, 1), "cpp.enable_floating_point_contract_flag", '"fast" if {} else "off"'),
-        InductorOption("CHANNELS_LAST", (0, 1), "force_layout_optimization"),
+        InductorOption("OWN_LAYOUT", (0, 1), "layout_optimization", "not {}"),
         InductorOption("TILING_HEURISTICS", (1, 0), "cpp.enable_tiling_heuristics"),
     ),
     "cuda": (
@@ -42,7 +42,7 @@ _OPTIONS: dict[DeviceKind, tuple[InductorOption, ...]] = {
         InductorOption("FREEZING", (0, 1), "freezing"),
         InductorOption("PERSISTENT", (1, 0), "triton.persistent_reductions"),
         InductorOption("ND_TILING", (0, 1), "triton.prefer_nd_tiling"),
-        InductorOption("CHANNELS_LAST", (0, 1), "force_layout_optimization"),
+        InductorOption("OWN_LAYOUT", (0, 1), "layout_optimization", "not {}"),
     ),
 }
 """Options to try by kind of device, Inductor's own choice first. 0 bits leave the vector's width to it.

@@ -106,6 +106,8 @@ class _Trial:
         values = copies(self._values)
         with FlopCounterMode(display=False) as counted:
             self._result = self._call(self._problem.model(self._kind), values)
+        self._channels_last = False
+        """Whether Inductor chose so for the code generated last."""
         self._operations = {op.__name__ for op in counted.get_flop_counts().get("Global", {})}
         before_and_after = zip(tensors_of(self._values), tensors_of(values), strict=True)
         self._writes = any(not same_bytes(a.contiguous(), b.contiguous()) for a, b in before_and_after)
@@ -123,7 +125,12 @@ class _Trial:
         if self._operations & _PRODUCTS:
             found.append(Rewriting("with products of fp32 matrices from parts in bf16", products=True))
         if self._operations & _CONVOLUTIONS:
-            found.append(Rewriting("with channels last", options={"force_layout_optimization": True}))
+            # cuDNN has other algorithms for either layout, which round to TF32 or do not.
+            found.append(
+                Rewriting("in the reference's own layout", options={"layout_optimization": False})
+                if self._channels_last
+                else Rewriting("with channels last", options={"force_layout_optimization": True})
+            )
         device = torch.cuda.get_device_properties(0)
         if (blocks := blocks_per_row(code, device.L2_cache_size, device.multi_processor_count)) > 1:
             found.append(Rewriting("with rows shared by several blocks", blocks=blocks))
@@ -182,10 +189,16 @@ class _Trial:
         sources: list[str] = []
         modules: list[Any] = []
         usual: Callable[..., Any] = PyCodeCache.load_by_key_path
+        decide: Callable[..., bool] = GraphLowering.decide_layout_opt
 
         def load(*args: Any, **more: Any) -> Any:
             modules.append(usual(*args, **more))  # of its own list of modules, Inductor may leave nothing
             return modules[-1]
+
+        def decided(*args: Any, **more: Any) -> bool:
+            chosen = decide(*args, **more)
+            self._channels_last |= chosen
+            return chosen
 
         def keep(code: str) -> None:
             codes.append(code)
@@ -200,9 +213,11 @@ class _Trial:
         options = {"fallback_random": True, "force_disable_caches": True, "coordinate_descent_tuning": True}
         options |= {"cpp.threads": torch.get_num_threads(), **rewriting.options}
         torch.compiler.reset()
+        self._channels_last = False
         call = torch.compile(type(model).forward, backend=backend, dynamic=False, fullgraph=True)
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(GraphLowering, "save_output_code", keep))
+            stack.enter_context(mock.patch.object(GraphLowering, "decide_layout_opt", staticmethod(decided)))
             stack.enter_context(mock.patch.object(PyCodeCache, "load_by_key_path", load))
             stack.enter_context(config.patch(options))
             if rewriting.products:

@@ -46,6 +46,21 @@ def test_a_kernelbench_module_is_lifted(executor: LocalExecutor) -> None:
     assert result.status == "ok", result.log
     assert result.tier == "T0"
     assert result.lifting.startswith("lifted to")
+
+
+def test_seeds_of_few_channels_round_as_the_reference_does_in_its_own_layout(
+    executor: LocalExecutor, tmp_path: Path
+) -> None:
+    reference = tmp_path / "few.py"
+    reference.write_text(
+        "import torch\nclass Model(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.conv = torch.nn.Conv2d(8, 64, 3)\n"
+        "    def forward(self, x):\n        return torch.tanh(self.conv(x))\n"
+        "def get_inputs():\n    return [torch.rand(16, 8, 128, 128)]\ndef get_init_inputs():\n    return []\n"
+    )
+    task = tasks.load(str(reference))
+    (own,) = (s for s in executor.make_seeds(task) if "in the reference's own layout" in s.source)
+    assert (result := measure(executor, own, task)).status == "ok", result.log
     assert result.speedup == pytest.approx(1.0, rel=0.05)
 
 
