@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -107,6 +108,12 @@ def build(checkout: Path, what: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], cwd=checkout, capture_output=True, text=True, check=False)
 
 
+def test_the_citation_is_of_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == PROJECT["version"]
+    assert citation["license"] == PROJECT["license"]
+
+
 def test_a_checkout_whose_links_became_text_is_not_built(checkout: Path) -> None:
     for room in ROOMS:
         link = checkout / "src/forewarp" / room
@@ -131,7 +138,17 @@ def test_an_sdist_has_documents_changelog_and_tests_and_can_be_built(checkout: P
         names = {name.partition("/")[2] for name in archive.getnames()}
         archive.extractall(tmp_path / "unpacked", filter="data")
     for name in (
-        *("CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", "server.json", "docs/tasks.md", "docs/schemas"),
+        *(
+            "CHANGELOG.md",
+            "CITATION.cff",
+            "SECURITY.md",
+            "LICENSE",
+            "README.md",
+            "pyproject.toml",
+            "server.json",
+            "docs/tasks.md",
+            "docs/schemas",
+        ),
         *("examples/problem.py", "tests/conftest.py", "tests/test_packaging.py", "src/forewarp/core/values.py"),
         *("src/forewarp/tasks/softmax/task.toml", "src/forewarp/prompts"),
     ):

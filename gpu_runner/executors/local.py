@@ -116,11 +116,12 @@ class LocalExecutor:
         self._limits, self._end = limits or Limits(), math.inf
         self._python, self._cache = python, cache or default_cache()
         self._visible = visible_device(index) if target.kind == "cuda" else ""
-        environment = (
-            {"CUDA_VISIBLE_DEVICES": self._visible}
-            if target.kind == "cuda"
-            else {"TORCHINDUCTOR_CACHE_DIR": str(self._cache / "inductor")}  # the server's; children have others
-        )
+        environment = {"CUDA_VISIBLE_DEVICES": self._visible} if target.kind == "cuda" else {}
+        with contextlib.suppress(OSError):
+            if target.kind == "cpu":
+                inductor = self._cache / "inductor"  # the server's; children have others
+                inductor.mkdir(parents=True, exist_ok=True)
+                environment = {"TORCHINDUCTOR_CACHE_DIR": str(inductor)}
         # Where a kernel lies in memory is its server's doing: two that are compared must not have that in common.
         self._worker = WorkerClient(python, environment, cpu_only=target.kind == "cpu", own=turn is not None)
         # Triton decides when it is imported whether to compile or to interpret, its own functions included.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -317,7 +318,7 @@ def test_what_can_be_no_path_is_refused(folder: Path, path: str) -> None:
         readable_file(folder, path)
 
 
-@pytest.mark.parametrize("pattern", ["**/a/**/b", "a" * 5000, "**a", "x/../../y"])
+@pytest.mark.parametrize("pattern", ["**/a/**/b", "a" * 5000, *["**a"] * (sys.version_info < (3, 13)), "x/../../y"])
 def test_patterns_that_take_for_ever_or_are_none_are_refused(folder: Path, pattern: str) -> None:
     with pytest.raises(UsageError, match=r"pattern|leaves"):
         list_files(folder, pattern, 10)

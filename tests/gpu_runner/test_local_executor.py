@@ -259,6 +259,16 @@ def test_the_next_candidate_is_unaffected(executor: LocalExecutor) -> None:
     assert measure(executor, cpp()).status == "ok"
 
 
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    executor = LocalExecutor(detect_cpu(), cache=tmp_path / "file" / "cache", limits=LIMITS)
+    try:
+        with pytest.raises(WorkerError, match=r"compiled candidates cannot be kept under .*: Not a directory"):
+            executor.compile(small_task(), cpp())
+    finally:
+        executor.close()
+
+
 def test_a_reference_that_fails_is_the_tasks_error(executor: LocalExecutor) -> None:
     broken = small_task(REFERENCE.replace("torch.softmax", "torch.no_such_function"))
     with pytest.raises(TaskError, match="no_such_function"):
