@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from forewarp.report import display
@@ -59,9 +60,10 @@ def render_profile(result: ProfileResult, console: Console, *, full: bool = Fals
         console.print(f"note: {problem}", style="yellow")
 
 
-def render_apply(result: ApplyResult, console: Console, *, full: bool = False) -> None:
+def render_apply(result: ApplyResult, console: Console, *, full: bool = False, summary: bool = True) -> None:
     """Print what was kept and why the rest was not, and the whole model before and after."""
-    console.print(result.summary, style="green" if any(k.kept for k in result.kernels) else "yellow")
+    if summary:
+        console.print(result.summary, style="green" if any(k.kept for k in result.kernels) else "yellow")
     rows = [
         (
             str(k.line),
@@ -69,7 +71,7 @@ def render_apply(result: ApplyResult, console: Console, *, full: bool = False) -
             f"×{k.places}",
             "kept" if k.kept else "dropped",
             str(k.speedup) if k.speedup else "–",
-            k.why if full else k.why.partition("\n")[0][:120],
+            k.why if full else _short(k.why),
         )
         for k in result.kernels
     ]
@@ -95,14 +97,19 @@ def render_optimize(result: OptimizeModelResult, console: Console, *, full: bool
             f"{line.gain.value:.1%}",
             str(line.best) if line.best else "–",
             line.run_id or "–",
-            line.why_none if full else line.why_none.partition("\n")[0][:120],
+            line.why_none if full else _short(line.why_none),
         )
         for line in result.lines
     ]
     heads = ("line", "operations", "forecast gain", "best kernel [95 %]", "run", "why none")
     console.print(display.table(heads, rows))
     if result.applied is not None and result.applied.kernels:
-        render_apply(result.applied, console, full=full)
+        render_apply(result.applied, console, full=full, summary=False)
     console.print(result.summary, style="bold")
     console.print(f"spent {wording.amounts(result.budget.spent, result.budget.limit)}", style="dim")
     console.print(f"files, a page for each line among them: {result.folder}", soft_wrap=True, style="dim")
+
+
+def _short(why: str) -> str:
+    """Return the beginning of a reason's first line, which may be a traceback's."""
+    return shorten(why.partition("\n")[0], 200, placeholder=" … (-v shows all)")

@@ -237,7 +237,7 @@ class PatchedModel:
             return f"{said}."
         compiled_too = f", {under.speedup} under torch.compile" if under is not None and under.speedup else ""
         said += f": {over.speedup or over.status} (95 % interval) over the model as it is{compiled_too}."
-        if under is None or not (over.workloads and under.workloads):
+        if under is None or not (over.workloads and under.workloads) or not any(k.kept for k in kernels):
             return said
         eager, alone = over.workloads[0].candidate_us.median, under.workloads[0].reference_us.median
         return f"{said}{_advice(under, eager, alone)}"

@@ -243,7 +243,8 @@ class _Check:
             torch = f"{before.versions.get('torch')} → {now.get('torch')}"
             state.say("same", f"outputs; times are not compared: with torch {torch} the reference may be another")
         elif sign := verdicts.times_sign(before, result, self.request.margin):
-            state.say("likely slower", f"{result.device.name}: {sign}")
+            busy = wording.busy_words(result.device_state)
+            state.say("likely slower", f"{result.device.name}: {sign}" + f" ({busy})" * bool(busy))
         else:
             state.say("same", f"{result.device.name}: outputs and times, as far as another day can tell")
 

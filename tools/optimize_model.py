@@ -278,7 +278,7 @@ class ModelSearch:
         said = applied.summary if applied else f"The search for {record.model} goes on with `resume {self.folder}`."
         return OptimizeModelResult.of(
             record,
-            summary=f"Kernels that are faster for {found} of {counted(len(record.lines), 'line')}. {said}",
+            summary=f"Kernels to try for {found} of {counted(len(record.lines), 'line')}. {said}",
             status="finished" if applied else "interrupted",
             run_id=self.run_id,
             folder=str(self.folder),

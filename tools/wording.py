@@ -130,11 +130,16 @@ def device_line(device: DeviceState | None, workloads: Sequence[WorkloadResult] 
         parts.append(f"slowed by {', '.join(device.slowed_by)}" if device.slowed_by else "not slowed")
     if device.other_processes:
         parts.append(f"{device.other_processes} other process{'es' * (device.other_processes > 1)}")
-    if device.other_processors is not None and device.other_processors >= NOTICED:
-        parts.append(f"{device.other_processors:.1f} processors busy with something else, which may favour one side")
+    parts += [busy] if (busy := busy_words(device)) else []
     if device.round_trip_us is not None:
         parts.append(f"round trip to its process {device.round_trip_us:.0f} µs, taken off")
     return ", ".join(parts)
+
+
+def busy_words(device: DeviceState | None) -> str:
+    """Return how many processors did something else; "" where hardly any did, or nobody knows."""
+    others = (device and device.other_processors) or 0.0
+    return f"{others:.1f} processors busy with something else, which may favour one side" if others >= NOTICED else ""
 
 
 def account(found: Account) -> str:
