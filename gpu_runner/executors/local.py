@@ -53,7 +53,7 @@ from forewarp.inspection.jobs import CheckJob, DescribeJob, EmulateJob, Interpre
 from forewarp.inspection.tracing.values import SourceFile, Trace
 
 SIGNATURES_VERSION = "6"
-SEEDS_VERSION = "3"
+SEEDS_VERSION = "4"
 """Rises whenever the same reference gives other seeds."""
 _CHECKS: dict[Language, type[CheckJob]] = {
     "triton": InterpretJob,
