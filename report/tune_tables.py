@@ -37,6 +37,8 @@ def render(result: TuneResult, console: Console, *, full: bool = False) -> None:
             console.print(f"configuration: {names}")
         rows = [(label, *figures(c)) for label, c in zip(labels, shown, strict=True)]
         console.print(display.table(HEADS, rows))
+        if kernel.best is not None and kernel.best != kernel.configurations[0]:
+            console.print(f"chosen: {kernel.best.configuration}")
         over = f"; speed-ups are over {kernel.baseline}" if kernel.measured else ""
         console.print(f"forecast: time over that of the configuration forecast fastest{over}", style="dim")
         if full and kernel.protections:

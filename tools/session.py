@@ -376,7 +376,14 @@ def with_seeds(
         except TaskError:
             if needed:
                 raise
-    if not fitting and (needed or paths):
+    if not fitting and paths:
+        languages = " and ".join(sorted({c.language for c in given}))
+        where, other = (f"in {language}", "language") if language else (f"on the {kind} device", "device")
+        raise UsageError(
+            f"{languages} kernels cannot start a search {where}",
+            hint=f"pass --seed-kernel with a file in {' or '.join(wanted)}, or another --{other}",
+        )
+    if not fitting and needed:
         raise UsageError(
             f"there is no {' or '.join(wanted)} seed kernel for {task.name} to start from",
             hint="pass one with --seed-kernel FILE, or --model anthropic:NAME to have a language model write them",

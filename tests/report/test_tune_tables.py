@@ -30,7 +30,7 @@ def tried(configuration: str) -> TriedConfiguration:
     )
 
 
-def printed(labels: list[str], width: int) -> list[str]:
+def printed(labels: list[str], width: int, best: int = 0) -> list[str]:
     rows = [tried(label) for label in labels]
     kernel = TunedKernel(
         kernel="moe",
@@ -41,7 +41,7 @@ def printed(labels: list[str], width: int) -> list[str]:
         proposed=0,
         compiled=24,
         measured=9,
-        best=rows[0],
+        best=rows[best],
         baseline=labels[-1],
         chosen_by="measurement",
         configurations=rows,
@@ -73,3 +73,9 @@ def test_short_configurations_keep_their_names() -> None:
         ["ROWS=1", "BLOCK=64"],
         ["ROWS=16", "BLOCK=64"],
     ]
+
+
+def test_the_chosen_one_is_named_where_another_stands_first() -> None:
+    lines = printed(["BLOCK=64", "BLOCK=128"], 100, best=1)
+    assert "chosen: BLOCK=128" in lines
+    assert not [line for line in printed(["BLOCK=64", "BLOCK=128"], 100) if "chosen" in line]

@@ -156,7 +156,7 @@ def test_where_no_seed_can_be_made_it_says_what_to_pass(recorded: Recorded) -> N
     with pytest.raises(UsageError, match="no cpp or python seed kernel"):
         make(tasks.load("examples/gpumode_vectoradd"), "cpu", (), None)
     given = partial(make, make=lambda _: [candidates.from_source("class ModelNew: ...", "python")])
-    with pytest.raises(UsageError, match="no python seed kernel"):
+    with pytest.raises(UsageError, match="cpp kernels cannot start a search in python"):
         given(bare, "cpu", (recorded.seed,), "python")  # the user's own replace all others
     with pytest.raises(UsageError, match="does not run on the cpu device"):
         make(bare, "cpu", (), "triton")
