@@ -69,8 +69,14 @@ def call(number: int, *arguments: int) -> Callable[[], int]:
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86-64")
 @pytest.mark.parametrize(
     ("number", "arguments"),
-    [(101, (0, 0, 0, 0)), (319, (0, 0)), (272, (0x10000000,)), (425, (1, 0)), (157, (1, 0)), (298, (0, 0, -1, -1, 0))],
-    ids=["ptrace", "memfd_create", "unshare", "io_uring_setup", "no more death with the parent", "perf_event_open"],
+    [
+        *((101, (0, 0, 0, 0)), (319, (0, 0)), (272, (0x10000000,)), (425, (1, 0)), (157, (1, 0))),
+        *((298, (0, 0, -1, -1, 0)), (68, (0x1234, 0o1600)), (64, (0x1234, 1, 0o1600))),
+    ],
+    ids=[
+        *("ptrace", "memfd_create", "unshare", "io_uring_setup", "no more death with the parent", "perf_event_open"),
+        *("a queue for other processes", "semaphores for other processes"),
+    ],
 )
 def test_calls_are_refused(tmp_path: Path, number: int, arguments: tuple[int, ...]) -> None:
     said, in_force = inside(call(number, *arguments), tmp_path)
