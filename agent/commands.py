@@ -439,7 +439,9 @@ class SlashCommands:
         path = left.pop(0) if left else ""
         if left:
             raise UsageError(f"{path!r} is no candidate and no run", hint="/candidates and /runs list them")
-        if _RUN.fullmatch(which) and path in ("package", "vllm-op"):
+        if path in ("package", "vllm-op"):
+            if not _RUN.fullmatch(which):
+                raise UsageError(f"a {path} is made of a run's winner", hint=f"/export RUN {path}; /runs lists them")
             found = await self._call(self._whole.export_winner, run=which, form=path)
             return f"{found['summary']} Files: `{found['folder']}`"
         if _RUN.fullmatch(which):

@@ -294,7 +294,8 @@ class ForewarpApp(App[int]):
 
     def _take_candidate(self, event: CandidateForecast | CandidateMeasured) -> None:
         """Show what an event changed in the panes, with the next frame."""
-        if isinstance(event, CandidateForecast):
+        elsewhere = any(call.arguments.get("target") for call in self.chat.items.running.values())
+        if isinstance(event, CandidateForecast) and not elsewhere:
             self._status.device = event.device
         if self.conversation.candidates is not self._shown_candidates:
             self._load_candidates()

@@ -180,6 +180,7 @@ async def test_a_candidate_is_exported_with_its_tunables_as_defaults(
     (folder / "theirs.cpp").write_text("// the user's own\n")
     for line, says in {
         "/export 1 theirs.cpp": "the user said no",
+        "/export 1 package": "made of a run's winner",
         "/export 1 ../x.cpp": "outside of the working folder",
         "/export 9": "no candidate 9",
         "/export r-123456": "r-123456",

@@ -433,6 +433,14 @@ async def test_a_chosen_candidate_is_shown_and_copied() -> None:
         assert "kernel bbbbbbbb" in app.clipboard
 
 
+@pytest.mark.parametrize(("target", "device"), [("", "NVIDIA H200"), ("h200", "auto")])
+async def test_a_card_that_need_not_be_here_is_not_called_the_device(target: str, device: str) -> None:
+    call = ToolCalled("c", "forecast_kernel", {"task": "softmax", "target": target})
+    async with opened(Scripted([call, forecast("aaaaaaaa")]), first="go") as (app, pilot):
+        await idle(app, pilot)
+        await seen(app, pilot, f"{device} · scripted")
+
+
 async def test_the_latest_answer_is_copied_as_it_was_written() -> None:
     async with opened(Scripted([TextDelta("Use `float4`,\n\n**really**.")]), first="go") as (app, pilot):
         await idle(app, pilot)
