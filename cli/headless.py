@@ -34,6 +34,13 @@ INPUT_WAIT_S = 3.0
 NOBODY = "nobody can be asked in a single turn"
 REPLAY = "This is a replay of a recorded conversation: no model was asked, nothing was measured."
 
+_FLAGS = {
+    "`/budget` raises": "`--budget`, `--max-tokens`, `--max-usd` or `--max-gpu-seconds` raises",
+    "`/budget steps N`": "`--max-steps N`",
+    "/model chooses": "`--model` chooses",
+}
+"""Advice of the conversation, in the words of a single turn, which has no slash commands after it."""
+
 
 def run(
     talk: BaseConversation, texts: Sequence[str], shape: OutputFormat, output: Output, *, replay: bool = False
@@ -55,7 +62,7 @@ def _told(end: events.ConversationEvent) -> int:
     """Say how a turn ended where it did not end well, and return the exit code."""
     match end:
         case events.Failed() as failed:
-            exits.tell(failed.message, failed.hint)
+            exits.tell(failed.message, _in_flags(failed.hint))
             return exits.of_code(failed.code, retryable=failed.retryable)
         case events.Interrupted(during=during):
             exits.tell(f"interrupted during {during}", "")
@@ -100,6 +107,12 @@ async def _said(
         if stopped or (seen and not talk.goes_on(seen[-1])):
             break
     return seen
+
+
+def _in_flags(hint: str) -> str:
+    for commands, flags in _FLAGS.items():
+        hint = hint.replace(commands, flags)
+    return hint
 
 
 def _view(
@@ -167,7 +180,7 @@ def document(
     dollars = [a.dollars for a in answers]
     failure, ending = None, "Nothing was said."
     if isinstance(last, events.Failed):
-        failure = Failure(code=last.code, message=last.message, hint=last.hint, retryable=last.retryable)
+        failure = Failure(code=last.code, message=last.message, hint=_in_flags(last.hint), retryable=last.retryable)
         ending = last.message
     elif isinstance(last, events.Interrupted):
         ending = f"Interrupted during {last.during}."

@@ -226,6 +226,17 @@ def test_nobody_is_asked_and_the_budget_ends_it(
     assert "class Model" in (folder / "toy.py").read_text()
 
 
+def test_advice_names_flags_where_no_slash_command_can_follow(
+    talk: Callable[..., Conversation], capsys: pytest.CaptureFixture[str]
+) -> None:
+    look: Call = ("list_files", {"pattern": "*.py"})
+    for values, flag in (({"steps": 1}, "`--max-steps N`"), ({"budget": Amounts(tokens=1)}, "`--max-tokens`")):
+        assert headless.run(talk(scripted(look, look), **values), ["Go on."], "text", Output()) == 2
+        err = capsys.readouterr().err
+        assert flag in err
+        assert "/budget" not in err
+
+
 def test_a_provider_that_is_overloaded_may_be_asked_again(
     talk: Callable[..., Conversation], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
