@@ -15,6 +15,7 @@ from support import synthetic_executor as synthetic
 
 from forewarp.archive import migrations
 from forewarp.archive.store import Archive, default_path
+from forewarp.cli.main import main
 from forewarp.core import serde
 from forewarp.core.errors import ArchiveError
 from forewarp.core.values import Build, Measurement, WorkloadTiming
@@ -210,6 +211,18 @@ def test_an_older_file_is_brought_up_to_date_with_its_rows(tmp_path: Path, steps
         assert archive._rows("PRAGMA foreign_key_check") == []
         assert archive._rows("PRAGMA integrity_check")[0][0] == "ok"
     with Archive(path) as archive:
+        assert migrations.pending(archive._db) == []
+
+
+def test_an_archive_of_the_first_release_opens_and_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.db"
+    with sqlite3.connect(path) as db:
+        db.executescript(Path(__file__).with_name("archive_of_0.1.0.sql").read_text())
+    db.close()
+    assert main(["show", "latest", "--archive", str(path)]) == 0
+    assert "1.02× [0.99, 1.05]" in capsys.readouterr().out
+    with Archive(path) as archive:
+        assert [(r.id, r.state) for r in archive.measurements(run="r-002c0f")] == [(1, "done"), (2, "done")]
         assert migrations.pending(archive._db) == []
 
 

@@ -197,6 +197,13 @@ def test_student_quantile_against_scipy(freedom: float, level: float) -> None:
     assert statistics.student_quantile(p, freedom) == pytest.approx(stats.t.ppf(p, freedom), rel=0.02)
 
 
+@pytest.mark.parametrize("p", [0.6, 0.75, 0.9, 0.975, 0.999])
+def test_student_quantile_is_off_by_the_fifth_power_of_its_freedom(p: float) -> None:
+    """Each term that is in it is right: what is left out shrinks 32 times where the freedom doubles."""
+    once, twice = (statistics.student_quantile(p, freedom) - stats.t.ppf(p, freedom) for freedom in (20, 40))
+    assert twice * 32 == pytest.approx(once, rel=0.05)
+
+
 @pytest.mark.parametrize("looks", [2, 3, 4, 5])
 def test_decisive_levels_leave_five_percent_over_all_looks(looks: int) -> None:
     # A running sum of independent normal log-ratios, looked at after 12, 25, ... blocks.
