@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ast
+import hashlib
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from forewarp.core.errors import TaskError
 from forewarp.core.files import literal, template
+from forewarp.gpu_runner.worker.environment import named_readable
 
 _TEMPLATE = "templates/beside.py.txt"
+_MOST = 1000
+"""Files that are looked at of a folder."""
 
 
 def with_modules(source: str, file: Path) -> str:
@@ -29,11 +35,35 @@ def with_modules(source: str, file: Path) -> str:
         found[name] = module
         package = name if module[1] else name.rpartition(".")[0]
         waiting += [name.rpartition(".")[0], *_imported(ast.parse(module[0]), package)]
+    source = with_files(source, file, [text for text, _ in found.values()])
     if not found:
         return source
     texts = {name: f"({literal(text)}, {package})" for name, (text, package) in sorted(found.items())}
     table = "{" + ",\n".join(f"{name!r}: {pair}" for name, pair in texts.items()) + "}"
     return _after_head(source, template(__file__, _TEMPLATE).substitute(modules=table))
+
+
+def with_files(source: str, file: Path, modules: Iterable[str] = ()) -> str:
+    """Return a file's text with the state of the files that it names: once they change it is another text.
+
+    Those count that FOREWARP_READABLE lets it read, and that a string of it or of its modules names, from the folders
+    that the variable names or from its own; of a folder, what lies in it. The state is size and time of change, because
+    weights are large.
+    """
+    file, readable = file.absolute(), [os.path.abspath(path) for path in named_readable(os.environ)]
+    nodes = (node for text in (source, *modules) for node in ast.walk(ast.parse(text))) if readable else ()
+    named = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    states = set[str]()
+    for path in (Path(os.path.abspath(os.path.join(b, n))) for n in named for b in (*readable, file.parent)):
+        if path == file or not any(path.is_relative_to(r) and str(path) != r for r in readable):
+            continue
+        with suppress(OSError, ValueError):  # most strings are no names of files
+            for one in sorted(path.iterdir())[:_MOST] if path.is_dir() else [path]:
+                states.add(f"{one} {one.stat().st_size} {one.stat().st_mtime_ns}")
+    if not states:
+        return source
+    digest = hashlib.sha256("\n".join(sorted(states)).encode()).hexdigest()[:16]
+    return f"{source.rstrip()}\n\n# Files that it names, by size and time of change: {digest}\n"
 
 
 def _imported(tree: ast.Module, package: str) -> Iterator[str]:

@@ -12,6 +12,7 @@ from forewarp.core.languages import KERNEL_SUFFIXES
 from forewarp.core.values import Constant, Task, Workload
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import kernelbot, task_table
+from forewarp.gpu_runner.formats.beside import with_files
 
 BUNDLED = Path(__file__).parents[2] / "tasks"
 BUNDLED_POOL = BUNDLED / "pool.parquet"
@@ -99,7 +100,7 @@ def _reference(path: Path) -> str:
         raise TaskError(f"{path} cannot be read: {e.strerror}") from None
     except UnicodeDecodeError as e:
         raise TaskError(f"{path} is not a Python file: {e}") from None
-    return _checked(source, str(path))
+    return with_files(_checked(source, str(path)), path)
 
 
 def _checked(source: str, where: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,27 @@ def test_files_beside_a_module_are_found_by_its_own_place(folder: Path, tmp_path
 def test_a_file_without_such_modules_stays_as_it_is(folder: Path) -> None:
     text = "import torch, os.path\nfrom . import parts\n"
     assert with_modules(text, folder / "script.py") == text
+
+
+def test_a_changed_file_that_the_text_names_makes_it_another_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "net" / "sizes.py").write_text("SIZE = open('size.txt').read()\n")
+    script, named = (
+        f"{SCRIPT}open('weights/0.bin')\nload('checkpoint')\n",
+        ("size.txt", "weights/0.bin", "checkpoint/1.bin"),
+    )
+    for name in (*named, "unnamed.txt"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("1")
+    plain = with_modules(script, folder / "script.py")
+    monkeypatch.setenv("FOREWARP_READABLE", os.path.relpath(folder))
+    texts = [with_modules(script, folder / "script.py")]
+    for name in (*named, "unnamed.txt"):
+        (folder / name).write_text("22")
+        texts.append(with_modules(script, folder / "script.py"))
+    assert len({plain, *texts}) == 5
+    assert texts[3] == texts[4]
+    monkeypatch.setenv("FOREWARP_READABLE", str(folder / "net"))
+    assert with_modules(script, folder / "script.py") == plain
 
 
 def test_what_is_no_module_of_the_folder_is_not_read(folder: Path, tmp_path: Path) -> None:
