@@ -7,6 +7,8 @@
     python benchmarks/written.py answers FOLDER                    # of FOLDER/blind/TASK.N.answer.md
     python benchmarks/foreign.py judge FOLDER --answered "who answered" --out benchmarks/results/foreign.json
 
+`judge --earlier RESULT.json` takes modules that the folder has no rows of from an earlier result, and its answers.
+
 `foreign_modules.json` names each module by repository, commit and path; DIR holds a git directory OWNER+NAME/repo of
 each. Their text is not kept here. Measured are first the references, then the modules; the prompts that the product
 sends to a model know the references' times and nothing else that was measured. A task's modules stand in one prompt, in
@@ -218,14 +220,29 @@ def forecast(folder: Path, executor: LocalExecutor) -> None:
     ask(folder, asked)
 
 
-def pool_of(folder: Path, modules: Modules, target: Target) -> list[RecordedRow]:
+def earlier_rows(path: Path, again: set[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Return the modules of a result of `judge` as rows, but for those that were measured again."""
+    result, found = json.loads(path.read_text()), list[dict[str, Any]]()
+    for line in result["rows"]:
+        key = line["task"], f"{line['module']}.py"
+        if key in again:
+            continue
+        named = ("status", "verdict", "speedup", "low", "high", "lifting", "log")
+        measured = Measurement(device="h100", tier="T0", flags=tuple(line["flags"]), **{k: line[k] for k in named})
+        date = line.get("date", result["measured"]["date"])
+        row = {"task": key[0], "program": key[1], "measurement": serde.to_data(measured), "finished": date}
+        found.append(row | {"line": line | {"date": date}})
+    return found
+
+
+def pool_of(folder: Path, modules: Modules, target: Target, measured: list[dict[str, Any]]) -> list[RecordedRow]:
     """Return the measured modules as rows of a pool, with what their traces told."""
     found: list[RecordedRow] = []
     subjects = {name: subjects_of(folder, modules, name) for name in modules.tasks}
-    for row in rows_of(folder)[1]:
+    for row in measured:
         name, program = row["task"], row["program"]
         subject = subjects[name].get(program)
-        if subject is None or "measurement" not in row or f"{name}/{program}" in NOT_JUDGED:
+        if subject is None or "measurement" not in row or row.get("line", {}).get("not_judged"):
             continue
         found.append(
             RecordedRow(
@@ -245,19 +262,6 @@ def pool_of(folder: Path, modules: Modules, target: Target) -> list[RecordedRow]
 
 
 AS_FAST = "as fast as the reference"
-NOT_JUDGED = {
-    **dict.fromkeys(
-        ("14_Matmul_for_upper_triangular_matrices/2.py", "14_Matmul_for_upper_triangular_matrices/3.py"),
-        "refused on perturbed inputs that were not triangular, a fault of forewarp mended since",
-    ),
-    **dict.fromkeys(
-        ("24_LogSoftmax/1.py", "95_CrossEntropyLoss/2.py"),
-        "its build ended on a folder of the module's own, a fault of forewarp mended since",
-    ),
-    "50_conv_standard_2D__square_input__square_kernel/1.py": "its weights are made by torch.Tensor(…), which draws "
-    "them on the CPU where the reference's are drawn on the GPU, a fault of forewarp that is open",
-}
-"""Measured modules that forewarp itself failed on, and why."""
 FIGURES = (
     "exact",
     "within_one",
@@ -271,10 +275,21 @@ FIGURES = (
 )
 
 
-def judge(folder: Path, answered: str, out: Path) -> None:
+def judge(folder: Path, answered: str, out: Path, earlier: Path | None = None) -> None:
     """Score the forecasts, and write the figures with what was measured of each module."""
     modules, target = Modules(folder), known_targets()["h100"]
-    rows, (times, measured) = pool_of(folder, modules, target), rows_of(folder)
+    times, measured = rows_of(folder)
+    answers = folder / "answers.parquet"
+    if earlier is not None:
+        answers = earlier.with_suffix(".parquet")
+        answered = answered or json.loads(earlier.read_text())["answered"]
+        measured += earlier_rows(earlier, {(r["task"], r["program"]) for r in measured})
+        for row in measured:
+            if us := row.get("line", {}).get("reference_us"):
+                times.setdefault(row["task"], ReferenceTime({"default": us * 1e-6}))
+            elif workloads := row.get("measurement", {}).get("workloads"):
+                times[row["task"]] = ReferenceTime({w["workload"]: w["anchor_median_s"] for w in workloads})
+    rows = pool_of(folder, modules, target, measured)
     write_rows(rows, folder / "pool.parquet")
     plan = backtest.plan(rows)
     cases = [case for group in plan.groups for case in group.cases]
@@ -283,7 +298,7 @@ def judge(folder: Path, answered: str, out: Path) -> None:
     assert learned is not None
     even = ConstantForecaster(AS_FAST, [0, 0, 0, 1, 1, 0, 0, 0], 1.0)
     asked = [backtest.run(f, plan.groups) for f in (learned, uniform(), even)]
-    records = read_forecasts(folder / "answers.parquet")
+    records = list(read_forecasts(answers))
     (model,) = backtest.recorded(records, cases)
     shared = backtest.common([replace(model, name="model"), replace(asked[0], name="learned"), *asked[1:]])
     shared = [*pooled(shared[1], shared[0]), *shared]
@@ -298,16 +313,21 @@ def judge(folder: Path, answered: str, out: Path) -> None:
                 figures.setdefault(f"model - {name}", {})[by] = pairs
     kept = []
     for row in measured:
+        if "line" in row:
+            kept.append(row["line"])
+            continue
         name, number = row["task"], int(Path(row["program"]).stem)
         m, timed = row.get("measurement", {}), row.get("measurement", {}).get("workloads", ())
         line = {"task": name, "module": number, "author": modules.author(name, number), "family": modules.family(name)}
         line |= {k: m.get(k) for k in ("status", "verdict", "speedup", "low", "high", "lifting", "flags")}
         line |= {"reference_us": timed[0]["anchor_median_s"] * 1e6 if timed else None}
-        line |= {"not_judged": NOT_JUDGED.get(f"{name}/{row['program']}", "")}
+        line |= {"not_judged": "", "date": row["finished"]}
         kept.append(line | {"log": row.get("error", m.get("log", ""))[:300] if m.get("speedup") is None else ""})
     speedups = {case.kernel: case.speedup for case in cases}
     write_forecasts((replace(r, speedup=speedups.get(r.kernel)) for r in records), out.with_suffix(".parquet"))
     about = {"answered": answered, "forewarp": forewarp.__version__, "measured": provenance_of(folder)}
+    if earlier is not None:
+        about["measured_earlier"] = json.loads(earlier.read_text())["measured"]
     counted = {
         "modules": len(measured),
         "judged": len(shared[0].rows),
@@ -337,13 +357,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=480.0)
     parser.add_argument("--answered", default="", help="who answered, and what kept them from seeing anything else")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--earlier", type=Path, help="result whose rows and answers count where there are no others")
     args = parser.parse_args()
     if args.step == "collect":
         collect(args.folder, args.mirrors)
     elif args.step == "measure":
         measure(args.folder, args.device, args.seconds)
     elif args.step == "judge":
-        judge(args.folder, args.answered, args.out)
+        judge(args.folder, args.answered, args.out, args.earlier)
     else:
         executor = LocalExecutor(known_targets()["h100"])
         try:
