@@ -122,6 +122,8 @@ class Prompt(TextArea):
         """True while queued messages wait that ctrl+u brings back."""
         self.completions: list[Completion] = []
         """The completions that are shown."""
+        self._completed = ""
+        """The text that they are for, up to the cursor."""
         self._folder, self._history, self._list = folder, history, completions
         self._pasted: dict[str, str] = {}
         self._word: Word | None = None
@@ -184,6 +186,10 @@ class Prompt(TextArea):
 
     def _take(self, key: str) -> bool:
         """Do what a key means that is not for editing; return False for one that is."""
+        if (
+            key in ("enter", "tab") and self._completed != self._before
+        ):  # keys that come fast overtake the note of a changed text
+            self._complete()
         completing, here = bool(self.completions), self.cursor_location
         match key:
             case "enter":
@@ -257,7 +263,7 @@ class Prompt(TextArea):
 
     def _complete(self) -> None:
         """Show completions for the word at the cursor."""
-        before = self._before
+        before = self._completed = self._before
         commands = _commands() if before.startswith("/") else {}
         self._word = word = word_before(before, commands)
         self._chosen = False

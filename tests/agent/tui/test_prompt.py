@@ -271,6 +271,16 @@ async def test_keys_that_arrive_together_are_taken_in_order(tmp_path: Path) -> N
         await until(pilot, lambda: app.prompt.text == "adc", app.prompt.text)
 
 
+async def test_enter_behind_fast_keys_takes_no_completion_of_an_older_text(tmp_path: Path) -> None:
+    async with typing(tmp_path) as (app, pilot):
+        await pilot.press(*"/forecas")
+        await until_meant(app, pilot)
+        for key in "t a b":
+            app.prompt.post_message(events.Key("space" if key == " " else key, key))
+        app.prompt.post_message(events.Key("enter", None))
+        await until(pilot, lambda: app.sent == ["/forecast a b"], lambda: app.prompt.text)
+
+
 def test_a_draft_that_was_left_for_an_older_prompt_is_kept() -> None:
     history = History()
     history.add("first")
