@@ -42,6 +42,10 @@ class Recorded:
         self.asked.append(("sample", arm))
         return lambda: (1e-4, 0.0)
 
+    def verify(self, slot: int) -> float:
+        self.asked.append(("verify", str(slot)))
+        return 0.0
+
     def choose_mode(self, stage: Stage, longest_s: float) -> TimingMode:
         self.asked.clear()  # what comes now is timed
         return "stream"
@@ -56,12 +60,7 @@ def scheduled(bench: Recorded, **how: Any) -> Schedule:
 
 def timed() -> tuple[Recorded, Samples]:
     bench = Recorded()
-
-    def verify(slot: int) -> float:
-        bench.asked.append(("verify", str(slot)))
-        return 0.0
-
-    schedule = scheduled(bench, looks=(BLOCKS,), time_s=60.0, verify=verify, ask=lambda _: "enough")
+    schedule = scheduled(bench, looks=(BLOCKS,), time_s=60.0, verify=bench.verify, ask=lambda _: "enough")
     return bench, schedule.run()
 
 
@@ -84,6 +83,34 @@ def test_controls_lie_between_the_blocks() -> None:
     kinds = ["control" if order == "BBBB" else "block" for order in blocks(bench)]
     assert kinds.count("control") == CONTROL_BLOCKS
     assert kinds[: 2 * CONTROL_BLOCKS] == ["block", "control"] * CONTROL_BLOCKS
+
+
+def test_a_timing_that_ends_early_still_gets_all_its_controls() -> None:
+    bench = Recorded()
+    schedule = scheduled(bench, looks=(12, BLOCKS), time_s=60.0, verify=lambda _: 0.0, ask=lambda _: "enough")
+    samples = schedule.run()
+    assert len(samples.candidate_s) == 2 * 12
+    assert blocks(bench).count("BBBB") == CONTROL_BLOCKS
+
+
+@pytest.mark.parametrize(
+    ("number", "took_s", "below"),
+    [
+        (0, 0.0, timing.VERIFIED_EARLY),
+        (timing.EARLY_BLOCKS - 1, timing.CHEAP_VERIFY_S, timing.VERIFIED_EARLY),
+        (0, 4 * timing.CHEAP_VERIFY_S, timing.VERIFIED_EARLY / 4),
+        (timing.EARLY_BLOCKS, 0.0, timing.VERIFIED_LATE),
+        (BLOCKS, 10 * timing.CHEAP_VERIFY_S, timing.VERIFIED_LATE / 10),
+    ],
+)
+def test_a_comparison_is_rarer_later_and_where_it_takes_long(number: int, took_s: float, below: float) -> None:
+    for drawn, count in ((below - 1e-6, 2), (below + 1e-6, 0)):
+        bench = Recorded()
+        schedule = scheduled(bench, looks=(1,), time_s=1.0, verify=bench.verify, ask=lambda _: "on")
+        schedule.verify_s = took_s
+        schedule.chance = cast("Any", SimpleNamespace(random=lambda drawn=drawn: drawn, randrange=lambda _: 0))
+        schedule._block(number, first=False, last=False)
+        assert [name for name, _ in bench.asked].count("verify") == count
 
 
 def test_calls_are_compared_at_random_and_at_both_ends() -> None:
@@ -131,16 +158,12 @@ def test_a_sighting_is_compared_at_both_ends_and_may_be_the_last() -> None:
         said.append(look)
         return "leave"
 
-    def verify(slot: int) -> float:
-        bench.asked.append(("verify", str(slot)))
-        return 0.0
-
     schedule = Schedule(
         cast("Bench", bench),
         cast("Stage", bench),
         looks=(BLOCKS,),
         time_s=60.0,
-        verify=verify,
+        verify=bench.verify,
         ask=leave,
         sighting=True,
     )

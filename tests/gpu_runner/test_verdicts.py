@@ -6,13 +6,17 @@ import math
 from dataclasses import replace
 
 import pytest
+from support.small_tasks import small_task
 
-from forewarp.core.errors import WorkerError
-from forewarp.core.values import Measurement, Signature, TensorSpec, TimingMode
+from forewarp.core import serde
+from forewarp.core.errors import TaskError, UsageError, WorkerError
+from forewarp.core.values import Build, Measurement, Signature, TensorSpec, TimingMode
 from forewarp.gpu_runner.devices import detect_cpu, known_targets
 from forewarp.gpu_runner.executors import verdicts
+from forewarp.gpu_runner.executors.client import Reply
 from forewarp.gpu_runner.executors.verdicts import measurement_without_times, session_sd, timings_of, with_times
 from forewarp.gpu_runner.statistics import NO_TIME, Samples
+from forewarp.gpu_runner.worker.channel import MACHINE
 from forewarp.gpu_runner.worker.requests import Judgement
 
 TENSOR = TensorSpec("x", (1 << 20,), "float32")
@@ -31,6 +35,49 @@ def measured(document: Judgement, bytes_moved: int = 8 << 20) -> Measurement:
     return with_times(correct, document, [signature], target)
 
 
+def replied(document: Judgement, log: str = "") -> Measurement:
+    reply = Reply(serde.to_data(document), log, 2.0, 0.5)
+    signature = Signature("only", (TENSOR,), {}, {}, (), (TENSOR,), None, 8 << 20)
+    return verdicts.measurement_of(
+        *(reply, small_task(), known_targets()["h200"], [signature], Build("ok", 3.0)),
+        anchor="reference",
+        limit_s=60.0,
+        environment={"torch": "2.13"},
+    )
+
+
+def test_a_reply_becomes_a_measurement_with_all_that_it_took() -> None:
+    found = replied(answer(50e-6, 100e-6))
+    assert (found.status, found.verdict) == ("ok", "faster")
+    assert found.phases | {"compile": 3.0, "spawn": 0.5, "total": 5.0} == found.phases
+    assert found.environment["torch"] == "2.13"
+    found = replied(Judgement(status="incorrect", tier="T0", log="off by one"))
+    assert (found.status, found.verdict, found.speedup) == ("incorrect", "incorrect", None)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "word"),
+    [
+        (MACHINE, WorkerError, "nothing is recorded"),
+        ("anchor_wrong", UsageError, "measure against is itself incorrect"),
+        ("reference_failed", TaskError, "the candidate is not to blame"),
+    ],
+)
+def test_what_is_not_the_candidates_fault_is_no_measurement(status: str, error: type[Exception], word: str) -> None:
+    with pytest.raises(error, match=word):
+        replied(Judgement(status=status, tier="T0", log="memory"))
+
+
+def test_a_program_that_throws_for_want_of_memory_is_out_of_it() -> None:
+    thrown = "terminate called after throwing an instance of 'std::bad_alloc'"
+    assert replied(Judgement(status="crashed", tier="T0"), thrown).status == "out_of_memory"
+    assert replied(answer(50e-6, 100e-6), thrown).status == "ok"
+
+
+def test_a_mode_without_a_known_spread_has_none() -> None:
+    assert session_sd(known_targets()["h200"], Samples("only", 24 * (1e-4,), 24 * (1e-4,), 0.0, mode="native")) == 0.0
+
+
 def test_a_clear_gain_is_faster() -> None:
     found = measured(answer(50e-6, 100e-6))
     assert found.verdict == "faster"
@@ -46,7 +93,7 @@ def test_what_speaks_against_a_time_makes_it_suspicious() -> None:
 def test_a_time_below_the_roofline_is_impossible() -> None:
     found = measured(answer(0.5e-6, 100e-6))
     assert found.verdict == found.workloads[0].verdict == "impossible"
-    assert "below the floor" in found.log
+    assert "0.5 µs is below the floor of 0.9 µs" in found.log
 
 
 def test_where_the_reference_beats_the_floor_the_floor_does_not_hold() -> None:

@@ -81,6 +81,14 @@ def test_the_gain_is_the_expected_improvement_over_the_incumbent() -> None:
     assert decisions[1].numbers["gain"] == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize("known", [{"mean_log2": 1.0}, {"sd_log2": 0.1}, {}])
+def test_without_both_moments_the_bins_tell_the_gain(known: dict[str, float]) -> None:
+    forecast = Forecast((0, 0, 0, 0, 0, 0.5, 0.5, 0), 1.0, "f")
+    assert policy.improvement(replace(forecast, **known), 1.0) == policy.improvement(forecast, 1.0)
+    sure = policy.improvement(replace(forecast, mean_log2=1.0, sd_log2=0.1), 1.0)
+    assert sure == pytest.approx(1.0, abs=0.01)
+
+
 def test_spread_of_a_single_bin_is_that_of_an_even_distribution() -> None:
     assert bins.spread_log2((0, 0, 0, 0, 0, 0, 1, 0)) == pytest.approx(1 / 12**0.5)
 

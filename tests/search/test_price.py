@@ -56,6 +56,14 @@ def test_where_seconds_run_out_first_a_candidate_costs_what_its_language_took() 
     assert budgets.relative_prices([Candidate("x", "cuda")], TRIALS, Budget(device_s=20.0), Spend()) == [1.0]
 
 
+def test_measurements_that_are_spent_are_no_longer_left() -> None:
+    """4 s each: of 40 s ten are left, and of 15 measurements five."""
+    budget, spend = Budget(measurements=15, device_s=40.0), Spend(measurements=10)
+    assert budgets.relative_prices([PYTHON], TRIALS, budget, spend) == [1.0]
+    # As many by seconds as by count: neither runs out first.
+    assert budgets.relative_prices([PYTHON], TRIALS, Budget(measurements=10, device_s=40.0), Spend()) == [1.0]
+
+
 def test_what_is_scarce_changes_as_it_is_spent() -> None:
     budget = Budget(measurements=10, device_s=60.0)
     assert budgets.relative_prices([PYTHON], TRIALS, budget, Spend()) == [1.0]

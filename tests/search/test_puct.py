@@ -151,6 +151,12 @@ def test_choices_follow_the_formula(number: int) -> None:
     assert [n.identity for n in tree.choose(12, blocking=False)] == expected
 
 
+@pytest.mark.parametrize("octaves", [1.0, 0.01])
+def test_gains_count_by_their_place_between_the_slowest_and_the_fastest(octaves: float) -> None:
+    worn = [attempt("fast", octaves), attempt("slow", -octaves), *(attempt(f"c{i}", None, "fast") for i in range(4))]
+    assert names(Tree(worn).choose(1)) == ["fast"]
+
+
 def test_what_is_expanded_often_gives_way() -> None:
     run = [attempt("fast", 1.0), attempt("near", 0.9), attempt("slow", -1.0)]
     assert names(Tree(run).choose(1)) == ["fast"]
