@@ -10,10 +10,12 @@ import contextlib
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import IO
 
@@ -39,6 +41,23 @@ SECRET_FOLDERS = (
     *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".oci", ".password-store", "gcloud"),
     *("secrets", ".secrets"),
 )
+
+RUN_BY_NAME = frozenset(
+    [
+        *(
+            "conftest.py",
+            "sitecustomize.py",
+            "usercustomize.py",
+            "setup.py",
+            "noxfile.py",
+            "pyproject.toml",
+            "setup.cfg",
+        ),
+        *("tox.ini", "pytest.ini", "makefile", "gnumakefile", "cmakelists.txt", "package.json"),
+    ]
+)
+PACKAGES = frozenset(["site-packages", "dist-packages", "node_modules"])
+"""Names, in lower case, of files that other programs run or go by, and of folders with packages."""
 
 MOST_OF_ONE, MOST_OF_ALL = 64_000, 200_000
 """Characters of one mentioned file, and of all mentioned files of a prompt."""
@@ -150,6 +169,7 @@ def approval_reasons(folder: Path, path: str | Path, text: str) -> list[str]:
     """Return the reasons why writing this text to a file below the working folder needs approval; empty if none.
 
     Hidden files configure other programs, and executable ones are run by them: hooks, settings of editors, workflows.
+    Some are run for their name, or their place.
     """
     target = inside(folder, path)
     reasons: list[str] = []
@@ -160,6 +180,10 @@ def approval_reasons(folder: Path, path: str | Path, text: str) -> list[str]:
         reasons.append("it is executable")
     elif text.lstrip("\ufeff").startswith("#!") or _first_bytes(target) == b"#!":
         reasons.append("it is a script: its first line names the program that runs it")
+    if target.name.lower() in RUN_BY_NAME or target.suffix == ".pth" or PACKAGES & {*target.parts}:
+        reasons.append("other programs run it, or do what it says, because of its name or place")
+    if shadowed := _shadowed(target):
+        reasons.append(f"Python programs that start beside it import it in place of their module {shadowed}")
     return reasons
 
 
@@ -347,6 +371,14 @@ def _hidden_part(folder: Path, path: str | Path, target: Path) -> str:
     seen = next((given.relative_to(r) for r in roots if given.is_relative_to(r)), given)
     parts = (*(() if seen.is_absolute() else seen.parts), *target.relative_to(folder.resolve()).parts)
     return next((part for part in parts if part.startswith(".") and part not in (".", "..")), "")
+
+
+def _shadowed(path: Path) -> str:
+    """Return the name of the module, of Python or installed, that a file hides from programs beside it."""
+    name = path.parent.name if path.name == "__init__.py" else path.stem
+    if path.suffix != ".py":
+        return ""
+    return name if name in sys.stdlib_module_names or PathFinder.find_spec(name) is not None else ""
 
 
 def _first_bytes(path: Path) -> bytes:

@@ -65,6 +65,7 @@ version = pynvml.nvmlSystemGetDriverVersion()
 print("driver", version if isinstance(version, str) else version.decode())
 """
 
+_NOTHING_FROM_HERE = "import sys; sys.path[:] = [p for p in sys.path if p]"  # -P is newer than some Pythons
 _SURVEY = "import runpy; runpy.run_module('forewarp.gpu_runner.worker.survey', run_name='__main__')"
 
 
@@ -289,7 +290,7 @@ def _ran(python: str | None, code: str, **variables: str) -> subprocess.Complete
 
     try:
         return subprocess.run(
-            [python or sys.executable, "-c", code],
+            [python or sys.executable, "-c", f"{_NOTHING_FROM_HERE}\n{code}"],
             capture_output=True,
             text=True,
             check=False,

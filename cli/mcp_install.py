@@ -193,12 +193,12 @@ def _write_skill(client: Client) -> None:
 
 
 def _command() -> list[str]:
-    """Return the command that starts forewarp from any folder: its script, or this Python with `-m`."""
+    """Return the command that starts forewarp, and imports nothing of the folder that it starts in."""
     script = Path(sys.executable).parent / "forewarp"
     if script.exists():
         return [str(script)]
     found = shutil.which("forewarp")
-    return [found] if found else [sys.executable, "-m", "forewarp.cli.main"]
+    return [found] if found else [sys.executable, "-P", "-m", "forewarp.cli.main"]
 
 
 def _shown(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class Jobs:
                 pass
             if not free:
                 return
-            command = [sys.executable, "-m", "forewarp.mcp_server.worker"]
+            command = [sys.executable, "-P", "-m", "forewarp.mcp_server.worker"]
             command += [str(self.home), str(self._options.keep_warm), str(number)]
             with (self.spool.folder / "worker.log").open("ab") as log:
                 self._workers[number] = _detached(command, self.home, log, log)
@@ -135,7 +135,7 @@ class Jobs:
         return state
 
     def _begin(self, job: SpooledJob) -> None:
-        command = [sys.executable, "-m", "forewarp.mcp_server.worker", str(self.home), job.id]
+        command = [sys.executable, "-P", "-m", "forewarp.mcp_server.worker", str(self.home), job.id]
         with (self.spool.at(job.id) / "log.txt").open("wb") as log:
             child = _detached(command, self.home, log, log)
         self.spool.claim(job.id, owner(child.pid))

@@ -29,7 +29,8 @@ def argv(folder: Path, own: Path, report: int, line: str) -> list[str]:
 
     Start it with `environment.allowed` variables only: the rest is refused as secrets.
     """
-    return [sys.executable, "-m", __name__, str(folder), str(own), str(report), line]
+    # -P: what lies in the folder where it starts must not be imported before the process is confined.
+    return [sys.executable, "-P", "-m", __name__, str(folder), str(own), str(report), line]
 
 
 def variables() -> dict[str, str]:

@@ -218,6 +218,10 @@ WRITES = {
     "script": ("build.sh", "#!/bin/sh\nrm -rf ~\n", "first line"),
     "script with a byte order mark": ("build.sh", "\ufeff#!/bin/sh\n", "first line"),
     "executable": ("run.py", "print()\n", "executable"),
+    "run by its name": ("Makefile", "all:\n", "name or place"),
+    "read by Python when it starts": ("venv/lib/site-packages/x.pth", "import os\n", "name or place"),
+    "in place of an installed module": ("torch.py", "x\n", "in place of their module torch"),
+    "in place of a module of Python": ("json/__init__.py", "x\n", "in place of their module json"),
 }
 
 
@@ -241,6 +245,15 @@ async def test_hidden_and_executable_files_are_written_with_a_word_only(
     events = await turn(talk(write, write, approval=approval), "yes")
     assert len(asked(events)) == 2
     assert (folder / path).read_text() == text
+
+
+async def test_nothing_of_the_folder_is_imported_before_a_command_is_confined(talk: Make, folder: Path) -> None:
+    ran = folder / "ran"
+    for name in ("json", "numpy"):
+        put(folder / f"{name}.py", f"open({str(ran)!r}, 'w')\n")
+    events = await turn(talk(("run_command", {"command": "echo done"})), "yes")
+    assert "done" in str(results(events)[0])
+    assert not ran.exists()
 
 
 async def test_a_file_of_its_own_that_became_executable_is_asked_for(talk: Make, folder: Path) -> None:

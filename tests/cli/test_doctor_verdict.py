@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from forewarp.cli.doctor import _verdict  # pyright: ignore[reportPrivateUsage]
+from forewarp.cli.doctor import _ran, _verdict  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize(
@@ -20,3 +22,11 @@ from forewarp.cli.doctor import _verdict  # pyright: ignore[reportPrivateUsage]
 )
 def test_the_first_thing_that_is_missing_is_named(found: set[str], able: bool, said: str) -> None:
     assert said in _verdict(found, able=able)
+
+
+def test_nothing_of_the_working_folder_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "json.py").write_text("print('shadow')")
+    monkeypatch.chdir(tmp_path)
+    done = _ran(None, "import json; print(json.dumps(1))")
+    assert done is not None
+    assert done.stdout == "1\n"
