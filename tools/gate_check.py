@@ -341,9 +341,9 @@ def _heed_times(state: _State, timed: TimedKernel) -> None:
         said = f"{wording.slower(interval)} " if interval else ""
         said += f"after {wording.counted(len(ratios), 'round')}"
         if interval and verdict == "too noisy":
-            least, most = (100 * math.expm1(end(ratios)) for end in (min, max))
+            least, most = (wording.change(math.exp(end(ratios))) for end in (min, max))
             said += (
-                f", single ones from {least:+.2g} to {most:+.2g} %: new processes run it at other speeds, or other "
+                f", single ones from {least} to {most} %: new processes run it at other speeds, or other "
                 "work disturbs them"
             )
             if (within := math.ceil(1000 * verdicts.decided_within(ratios)) / 10) <= _TELLING:

@@ -43,8 +43,15 @@ def noise(percent: float | None) -> str:
 
 def slower(ratio: Interval) -> str:
     """Return a ratio of times as how much slower it is, with its interval, in percent."""
-    centre, low, high = (100 * (v - 1) for v in (ratio.ratio, ratio.low, ratio.high))
-    return f"{centre:+.2g} % [{low:+.2g}, {high:+.2g}]"
+    centre, low, high = (change(v) for v in (ratio.ratio, ratio.low, ratio.high))
+    return f"{centre} % [{low}, {high}]"
+
+
+def change(ratio: float) -> str:
+    """Return by how many percent something has changed, with its sign and two digits: -35, +0.12, +1,200."""
+    from forewarp.tools.parts import rounded
+
+    return f"{'+' * (ratio >= 1)}{rounded(100 * (ratio - 1), 2)}"
 
 
 def counted(count: int, what: str) -> str:

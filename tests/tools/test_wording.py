@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from forewarp.tools.parts import Interval
-from forewarp.tools.wording import amount, chance, clock, noise, speedup, spread
+from forewarp.tools.wording import amount, chance, clock, noise, slower, speedup, spread
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,11 @@ def test_noise_is_no_power_of_ten() -> None:
         "±160 %",
         "±25,000 %",
     ]
+
+
+def test_what_is_slower_by_more_than_all_of_it_is_no_power_of_ten() -> None:
+    assert slower(Interval(ratio=0.65, low=0.21, high=2.0)) == "-35 % [-79, +100]"
+    assert slower(Interval(ratio=1.0, low=0.9988, high=1.0312)) == "+0 % [-0.12, +3.1]"
 
 
 def test_durations_and_counts_are_short() -> None:
