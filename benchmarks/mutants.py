@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import json
 import random
 import re
@@ -55,8 +56,10 @@ def mutants(path: Path) -> Iterator[tuple[str, str]]:
             changed = mutate_code(text, kind(), occurrence)
             if changed is None or changed == text:
                 continue
-            # The star before keyword arguments is taken for an operator, too.
-            if "BinaryOperator" not in name or operators(changed) != operators(text):
+            # The star before keyword arguments is taken for an operator, too: what comes of it often is no Python.
+            with contextlib.suppress(SyntaxError):
+                if "BinaryOperator" in name and operators(changed) == operators(text):
+                    continue
                 yield name.removeprefix("core/"), changed
 
 
