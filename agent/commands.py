@@ -26,8 +26,9 @@ from forewarp.agent.settings import Approval, Settings
 from forewarp.agent.whole_tools import TOP, WholeTools
 from forewarp.core.budget import DEFAULT_MEASUREMENTS, UNITS
 from forewarp.core.errors import ForewarpError, UsageError, did_you_mean
+from forewarp.core.untrusted_text import clip
 from forewarp.prompts.render import fenced
-from forewarp.tools.parts import Amounts, Kernel, Place, shown, trim
+from forewarp.tools.parts import Amounts, Kernel, Place, shown
 from forewarp.tools.requests import LOCK_NAME
 from forewarp.tools.wording import chance, counted, spread
 
@@ -199,7 +200,7 @@ async def run_shell(line: str, settings: Settings) -> str:
         raise UsageError("lines for the shell are not allowed here", hint="start forewarp with --shell to allow them")
     done = await shell.run(line, settings.folder)
     ended = f"; {done.ended}" if done.ended else ""
-    return f"{fenced(trim(done.output, SHELL_CHARACTERS))}\n\nexit status {done.status}{ended}"
+    return f"{fenced(clip(done.output, SHELL_CHARACTERS))}\n\nexit status {done.status}{ended}"
 
 
 class SlashCommands:

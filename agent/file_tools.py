@@ -14,7 +14,7 @@ from forewarp.agent.files import lines_with, list_files, read_lines, readable_fi
 from forewarp.agent.history import refuse_left_out
 from forewarp.agent.shell import ConfinedShell
 from forewarp.core.errors import UsageError
-from forewarp.tools.parts import trim
+from forewarp.core.untrusted_text import clip
 from forewarp.tools.wording import counted
 
 MAX_FILES = 200
@@ -129,7 +129,7 @@ class FileTools:
         """
         done = await self._shell.run(caller.id, command, max(1.0, seconds))
         ended = f", ended: {done.ended}" if done.ended else ""
-        return {"summary": f"exit status {done.status}{ended}", "output": trim(done.output, MAX_OUTPUT)}
+        return {"summary": f"exit status {done.status}{ended}", "output": clip(done.output, MAX_OUTPUT)}
 
 
 def replaced(text: str, old: str, new: str, path: str) -> str:

@@ -26,8 +26,8 @@ from forewarp.agent.events import ConversationEvent, Retrying
 from forewarp.agent.history import arguments_of, length_of, without_long_texts
 from forewarp.agent.model_turn import CHARACTERS_PER_TOKEN, ModelTurn
 from forewarp.core.errors import ModelError
+from forewarp.core.untrusted_text import clip
 from forewarp.prompts.render import render
-from forewarp.tools.parts import trim
 
 if TYPE_CHECKING:
     from forewarp.tools.session import LanguageModel
@@ -86,7 +86,7 @@ async def summarised(
             answer = await asking.run([ModelRequest([UserPromptPart(prompt)])])
             if answer is None:
                 return None
-            summary = trim(answer.strip(), int(characters * KEPT))
+            summary = clip(answer.strip(), int(characters * KEPT))
     except ModelError as e:
         if not needed:
             raise
@@ -127,7 +127,7 @@ def _latest_prompt(old: Sequence[ModelMessage]) -> str:
         for part in message.parts:
             if isinstance(part, UserPromptPart) and isinstance(part.content, str):
                 text = part.content
-                return trim(text.partition(LATEST)[2] if text.startswith(SUMMED_UP) else text, LONGEST_PROMPT)
+                return clip(text.partition(LATEST)[2] if text.startswith(SUMMED_UP) else text, LONGEST_PROMPT)
     return ""
 
 
@@ -139,9 +139,9 @@ def told_lines(message: ModelMessage) -> list[str]:
             case UserPromptPart(content=str(text)) if text.startswith(SUMMED_UP):
                 lines += text.removeprefix(SUMMED_UP).partition(LATEST)[0].splitlines()
             case UserPromptPart(content=str(text)):
-                lines.append(f"User: {trim(text, LONGEST_PROMPT)}")
+                lines.append(f"User: {clip(text, LONGEST_PROMPT)}")
             case TextPart(content=text) if text.strip():
-                lines.append(f"You: {trim(text, LONGEST_ANSWER)}")
+                lines.append(f"You: {clip(text, LONGEST_ANSWER)}")
             case ToolCallPart():
                 lines.append(f"You called {part.tool_name}: {_call_in_short(part)}")
             case ToolReturnPart():
@@ -149,7 +149,7 @@ def told_lines(message: ModelMessage) -> list[str]:
                 told = (
                     str(content.get("summary") or content.get("error")) if isinstance(content, dict) else str(content)
                 )
-                lines.append(f"{part.tool_name} returned: {trim(told, 3 * LONGEST_CALL)}")
+                lines.append(f"{part.tool_name} returned: {clip(told, 3 * LONGEST_CALL)}")
             case _:
                 pass
     return lines
@@ -159,9 +159,9 @@ def _call_in_short(part: ToolCallPart) -> str:
     """Return a call's arguments; of an edit, the lines that it changed."""
     match part.tool_name, arguments_of(part):
         case "edit_file", {"path": str(path), "old": str(old), "new": str(new)}:
-            return trim(difference(old, new, path), 3 * LONGEST_CALL)
+            return clip(difference(old, new, path), 3 * LONGEST_CALL)
         case _, given:
-            return trim(str(given or part.args), LONGEST_CALL)
+            return clip(str(given or part.args), LONGEST_CALL)
 
 
 def _pieces(lines: Sequence[str], characters: int) -> list[str]:
@@ -177,7 +177,7 @@ def _pieces(lines: Sequence[str], characters: int) -> list[str]:
 
 def _outline(lines: Sequence[str], characters: int) -> str:
     """Return the beginnings of the lines, the latest ones where not all fit."""
-    short = [trim(line, LONGEST_CALL) for line in lines]
+    short = [clip(line, LONGEST_CALL) for line in lines]
     while len(short) > 1 and sum(map(len, short)) > characters:
         del short[len(short) // 2]  # the first words of the user say what the conversation is about
     return "\n".join(short)

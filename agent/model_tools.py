@@ -16,8 +16,9 @@ from forewarp.agent.history import refuse_left_out
 from forewarp.agent.kernel_tools import KernelTools
 from forewarp.agent.whole_tools import WholeTools
 from forewarp.core.errors import UsageError
+from forewarp.core.untrusted_text import clip
 from forewarp.tools.digest import digest, picked
-from forewarp.tools.parts import Kernel, trim
+from forewarp.tools.parts import Kernel
 from forewarp.tools.run_report import SearchResult
 from forewarp.tools.steps import CandidateMeasured
 from forewarp.tools.wording import counted, noise, spread
@@ -235,7 +236,7 @@ def _short_forecast(result: ForecastResult) -> ToolOutput:
         *(result, "summary recommendation reason p_better best_so_far trials kernel already_measured"),
         forecast=f and picked(f, "p_valid p_faster median confidence rationale"),
         problems=result.evidence.problems,
-        log="" if f else trim(result.log, MAX_LOG),
+        log="" if f else clip(result.log, MAX_LOG),
     )
 
 
@@ -243,7 +244,7 @@ def _short_measurement(done: Considered) -> ToolOutput:
     """Return the decision, the forecast, and the measurement if there is one."""
     short = picked(done, "summary decision", forecast=_short_forecast(done.forecast))
     if (m := done.measured) is not None:
-        log = "" if m.status == "ok" else trim(m.log, MAX_LOG)
+        log = "" if m.status == "ok" else clip(m.log, MAX_LOG)
         short |= picked(m, "status verdict speedup flags source measurement_id", shapes=_shapes(m.workloads), log=log)
         short["forecast"].pop("summary", None)
     return short
@@ -252,7 +253,7 @@ def _short_measurement(done: Considered) -> ToolOutput:
 def _short_search(result: SearchResult | TuneResult) -> ToolOutput:
     """Return what a search came to, without the winner's text, which `read_candidate` has; or what was tuned."""
     if not isinstance(result, SearchResult):
-        return picked(result, "summary problems", tuned=result.chosen(), patch=trim(result.patch, MAX_LOG))
+        return picked(result, "summary problems", tuned=result.chosen(), patch=clip(result.patch, MAX_LOG))
     best = result.best
     about = best and {"tunables": best.kernel.tunables, "shapes": _shapes(best.workloads)}
     winner = best and picked(best, "kernel speedup verdict confirmed flags", **about or {})
@@ -268,7 +269,7 @@ def _short_inspection(result: InspectResult) -> ToolOutput:
         summary=result.summary,
         launches=[launch.model_dump(exclude=_LONG_FACTS) for launch in launches[:MAX_SHAPES]],
         check=kernel.check and picked(kernel.check, "how status message findings"),
-        log="" if kernel.status == "ok" else trim(kernel.log, MAX_LOG),
+        log="" if kernel.status == "ok" else clip(kernel.log, MAX_LOG),
     )
 
 

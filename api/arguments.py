@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
 from forewarp.core.errors import UsageError
+from forewarp.core.untrusted_text import clip
 from forewarp.core.values import AskedGradients, Candidate, Constant, Language, Task, Tolerance
 from forewarp.gpu_runner.formats.task import from_source
-from forewarp.tools.parts import Kernel, Part, Place, TaskOptions, trim
+from forewarp.tools.parts import Kernel, Part, Place, TaskOptions
 from forewarp.tools.requests import Caps, SearchRequest, TaskRequest, checked
 from forewarp.tools.session import Executors, choose_candidate, load_task
 
@@ -113,7 +114,7 @@ def place_of(device: str, where: Where) -> Place:
     given: dict[str, Any] = {**where}
     executors = given.pop("executors", None)
     if not isinstance(executors, Executors | None):
-        raise UsageError(f"executors is {trim(repr(executors), 200)}", hint="it should be made by forewarp.Executors()")
+        raise UsageError(f"executors is {clip(repr(executors), 200)}", hint="it should be made by forewarp.Executors()")
     return checked(Place, device=device, **{name: v for name, v in given.items() if name in Place.model_fields})
 
 

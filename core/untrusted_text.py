@@ -47,7 +47,7 @@ def first_error(log: str) -> str:
     return first_line(next((line for line in log.splitlines() if re.search(r"error\b", line, re.IGNORECASE)), log))
 
 
-def clip(text: str, limit: int) -> str:
+def clip(text: str, limit: int = 2000) -> str:
     """Return at most `limit` characters of `text`: its head and its tail, where compilers put what matters."""
     if len(text) <= limit:
         return text

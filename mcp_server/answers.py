@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from mcp.types import CallToolResult, ContentBlock, ResourceLink, TextContent
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from forewarp.core.untrusted_text import clip
 from forewarp.mcp_server.wording import in_arguments
 from forewarp.tools.digest import digest, picked
-from forewarp.tools.parts import ChosenConfiguration, Part, trim
+from forewarp.tools.parts import ChosenConfiguration, Part
 
 if TYPE_CHECKING:
     from forewarp.tools.forecast_kernel import ForecastResult
@@ -51,7 +52,7 @@ def _digits(value: Any) -> Any:
 
 
 def _cut(characters: int, items: int) -> BeforeValidator:
-    return BeforeValidator(lambda texts: [trim(text, characters) for text in texts[:items]])
+    return BeforeValidator(lambda texts: [clip(text, characters) for text in texts[:items]])
 
 
 Text = Annotated[str | None, BeforeValidator(lambda v: None if v is None else str(v))]
@@ -60,7 +61,7 @@ Identity = Annotated[str, BeforeValidator(lambda v: getattr(v, "short", v))]
 Digits = Annotated[float, BeforeValidator(_digits)]
 AnyDigits = Annotated[float | None, BeforeValidator(_digits)]
 Chance = Annotated[float | None, BeforeValidator(lambda v: None if v is None else round(v, 3))]
-Reason = Annotated[str, BeforeValidator(lambda v: trim(v, 300))]
+Reason = Annotated[str, BeforeValidator(lambda v: clip(v, 300))]
 Speedup = Annotated[Text, Field(description="Ratio with its 95 % interval.")]
 Median = Annotated[Text, Field(description="Forecast speed-up with its 80 % interval.")]
 PollAfter = Annotated[float | None, Field(description="When to call search_status, if at all.")]
@@ -106,13 +107,13 @@ def forecast_answer(found: ForecastResult, detail: Detail) -> ForecastAnswer:
             *(r, "position path recommendation p_best"),
             median=r.forecast and r.forecast.median,
             p_faster=r.forecast and r.forecast.p_faster,
-            problem=trim(r.problem, 300),
+            problem=clip(r.problem, 300),
         )
         for r in found.ranking
     ]
     return ForecastAnswer.of(
         found,
-        summary=trim(found.summary, 900),
+        summary=clip(found.summary, 900),
         median=f and f.median,
         p_valid=f and f.p_valid,
         p_faster=f and f.p_faster,
@@ -121,7 +122,7 @@ def forecast_answer(found: ForecastResult, detail: Detail) -> ForecastAnswer:
         evidence=found.evidence.facts if more else None,
         evidence_used=found.evidence_used if more else None,
         usd=found.cost.dollars or None,
-        log=trim(found.log, LOG[detail]),
+        log=clip(found.log, LOG[detail]),
     )
 
 
@@ -171,7 +172,7 @@ def measure_answer(
         links["kernel"] = f"forewarp://kernels/{found.kernel.sha256}"
     return MeasureAnswer.of(
         found,
-        summary=trim(found.summary, 700),
+        summary=clip(found.summary, 700),
         run_id=run_id,
         anchor=found.anchor if found.anchor == "reference" else found.anchor[:10],
         shapes=[picked(w, MEASURED) for w in found.workloads[: None if more else SHAPES]],
@@ -180,7 +181,7 @@ def measure_answer(
         phases=found.phases if more else None,
         device_s=found.cost.device_s,
         measurements_left=None if measurements_left is None else int(measurements_left),
-        log=trim(log if len(log) > LOG[detail] else found.log, LOG[detail]),
+        log=clip(log if len(log) > LOG[detail] else found.log, LOG[detail]),
         links=links,
     )
 
@@ -248,13 +249,13 @@ def search_answer(found: SearchResult, detail: Detail, *, lost: bool, folder: st
         links["best"] = f"forewarp://runs/{run}/best"
         text = best.source if not running and len(best.source) <= SOURCE else None
         about = {"language": best.kernel.language, "tunables": best.kernel.tunables, "source": text}
-        flags = [trim(flag, 200) for flag in best.flags[:4]]
+        flags = [clip(flag, 200) for flag in best.flags[:4]]
         winner = picked(best, "kernel speedup verdict confirmed", flags=flags, **about)
     latest = found.candidates[::-1]
     ordered = [c for c in latest if c.measured] + [c for c in latest if not c.measured]
     return SearchAnswer.of(
         found,
-        summary=trim(summary, 1200),
+        summary=clip(summary, 1200),
         status="lost" if lost else found.status,
         poll_after_s=POLL_S if running else None,
         best=winner,
@@ -280,7 +281,7 @@ def _candidate(line: CandidateLine) -> dict[str, Any]:
     return picked(
         *(line, "kernel action"),
         tunables=line.kernel.tunables,
-        note=trim(line.note, 100),
+        note=clip(line.note, 100),
         forecast=line.forecast and line.forecast.median,
         measured=m and f"{m.verdict} {m.speedup or m.status}",
     )
@@ -345,7 +346,7 @@ def validate_answer(found: ValidateResult) -> ValidateAnswer:
     shapes = [
         picked(w, "name sound problems notes", passed=[str(n) for n in w.nulls if n.passed]) for w in found.workloads
     ]
-    return ValidateAnswer.of(found, summary=trim(found.summary, 900), status="finished", shapes=shapes)
+    return ValidateAnswer.of(found, summary=clip(found.summary, 900), status="finished", shapes=shapes)
 
 
 class InspectAnswer(ToolAnswer):
@@ -368,7 +369,7 @@ def inspect_answer(found: InspectResult, target: str) -> InspectAnswer:
     check = kernel.check
     return InspectAnswer.of(
         found,
-        summary=trim(found.summary, 600),
+        summary=clip(found.summary, 600),
         status=kernel.status or "unreadable",
         shapes=[
             picked(
@@ -385,10 +386,10 @@ def inspect_answer(found: InspectResult, target: str) -> InspectAnswer:
         and {
             "status": check.status,
             "how": check.how,
-            "message": trim(check.message, 300),
-            "faults": [f"{f.kind} at {f.where}: {trim(f.message, 200)}" for f in check.findings[:6]],
+            "message": clip(check.message, 300),
+            "faults": [f"{f.kind} at {f.where}: {clip(f.message, 200)}" for f in check.findings[:6]],
         },
-        log=trim(kernel.log, LOG["concise"]),
+        log=clip(kernel.log, LOG["concise"]),
     )
 
 
@@ -456,4 +457,4 @@ def _shortened(value: Any, longest: int, items: int, key: str = "") -> Any:
         return {k: _shortened(v, longest, items, k) for k, v in value.items()}
     if isinstance(value, list):
         return [_shortened(v, longest, items) for v in value[:items]]
-    return trim(value, longest) if isinstance(value, str) and key not in _WHOLE else value
+    return clip(value, longest) if isinstance(value, str) and key not in _WHOLE else value

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from forewarp.core.budget import Spend
 from forewarp.core.errors import CandidateError, TaskError, UsageError
+from forewarp.core.untrusted_text import clip
 from forewarp.core.values import UNTRUSTED, Task
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.models.jobs import Subgraph
@@ -23,7 +24,7 @@ from forewarp.models.profiler import peak_of
 from forewarp.tools import sources
 from forewarp.tools.measure_kernel import measure_kernel
 from forewarp.tools.measured import MeasureResult, Micros, decided_words, loud_words, noise_of
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Kernel, Part, Place, trim
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Kernel, Part, Place
 from forewarp.tools.profile_model import ProfiledModel, mode_problems, open_model
 from forewarp.tools.requests import ApplyRequest, MeasureRequest
 from forewarp.tools.session import Executors, closing_executors
@@ -195,7 +196,7 @@ class PatchedModel:
                     under = self._measure(self._text(self._kept, plain=False), self._compiled_model())
                     why_not = "" if under is not None else _LATE
                 except (CandidateError, TaskError) as e:
-                    why_not = trim(e.message, 300)
+                    why_not = clip(e.message, 300)
             else:
                 why_not = "the budget leaves too little for it"
             if why_not:
@@ -324,9 +325,9 @@ _WHY = {
 def _why(result: MeasureResult) -> str:
     """Return by which rule a kernel is dropped, "" where the whole is faster with it."""
     if result.status == "incorrect":
-        return f"the whole model's outputs are wrong with it: {trim(result.log, 400)}"
+        return f"the whole model's outputs are wrong with it: {clip(result.log, 400)}"
     if result.status != "ok":
-        return f"the whole model does not run with it ({result.status}): {trim(result.log, 400)}"
+        return f"the whole model does not run with it ({result.status}): {clip(result.log, 400)}"
     if result.verdict in UNTRUSTED:
         return f"its time is {result.verdict}, and not believed: {'; '.join(result.flags)}"
     if loud := loud_words(noise_of(result.workloads)):

@@ -18,7 +18,7 @@ from pydantic import Field
 from forewarp.core import bins
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.protocols import BoundedCompiler, Executor, Forecaster, Subject, Trial, with_evidence
-from forewarp.core.untrusted_text import first_error
+from forewarp.core.untrusted_text import clip, first_error
 from forewarp.core.values import Build, Candidate, Cost, Forecast, Measurement, Status, Task
 from forewarp.inspection.features.features import program_of
 from forewarp.search.gate import Gate
@@ -39,7 +39,6 @@ from forewarp.tools.parts import (
     median_of,
     prediction_of,
     speedup_of,
-    trim,
 )
 from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import ForecastRequest
@@ -310,7 +309,7 @@ def _forecasts(
         build = builds[other.sha256].build
         if build.status != "ok":
             raise CandidateError(
-                f"the kernel to forecast against does not compile: {trim(build.log, 600)}",
+                f"the kernel to forecast against does not compile: {clip(build.log, 600)}",
                 hint="forecast it alone first, and pass one that compiles",
             )
         same = programs.find(other)
@@ -415,7 +414,7 @@ def _result(known: _Known, k: _Kernel, lines: Sequence[RankedKernel], count: int
         anchor=known.other.sha256 if known.other else "reference",
         best_so_far=known.best,
         trials=len(known.trials),
-        log=trim(build.log),
+        log=clip(build.log),
     )
 
 

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from forewarp.core.errors import CandidateError, TaskError
 from forewarp.core.languages import languages_on
+from forewarp.core.untrusted_text import clip
 from forewarp.core.values import Target
 from forewarp.gpu_runner import devices
 from forewarp.tools import gate_verdicts as verdicts
@@ -29,7 +30,7 @@ from forewarp.tools.gate_lock import (
 from forewarp.tools.gate_rounds import PairedRounds, TimedKernel
 from forewarp.tools.gate_verdicts import OPEN, WORSE, GateVerdict
 from forewarp.tools.inspect_kernel import KernelInspection
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Part, Place, trim
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Part, Place
 from forewarp.tools.requests import GateCheckRequest
 from forewarp.tools.session import Executors
 
@@ -96,7 +97,7 @@ class _State:
 
     def say(self, verdict: GateVerdict, reason: str, log: str = "") -> None:
         self.reasons.setdefault(verdict, []).append(reason)
-        self.log = self.log or trim(log)
+        self.log = self.log or clip(log)
 
     @property
     def verdict(self) -> GateVerdict:

@@ -17,10 +17,11 @@ import forewarp
 from forewarp.archive.store import Archive
 from forewarp.core.errors import TaskError, UsageError
 from forewarp.core.protocols import Subject
+from forewarp.core.untrusted_text import clip
 from forewarp.core.values import Build, Candidate, Measurement, Target, Task
 from forewarp.gpu_runner.executors.alternating import AlternatingExecutors, PairedMeasurement
 from forewarp.tools.gate_verdicts import ROUNDS, GateVerdict, PairedRatio, first_verdict
-from forewarp.tools.parts import Part, trim
+from forewarp.tools.parts import Part
 
 T = TypeVar("T")
 
@@ -209,9 +210,9 @@ def _round(pair: AlternatingExecutors, archive: Archive, kernel: TimedKernel, nu
 def _uncompiled(old: Build, new: Build) -> dict[str, str]:
     """Return how a kernel failed that does not compile; empty for one that does."""
     if new.status != "ok":
-        return {"verdict": "does not compile", "reason": _too(old.status), "log": trim(new.log)}
+        return {"verdict": "does not compile", "reason": _too(old.status), "log": clip(new.log)}
     if old.status != "ok":
-        return {"verdict": "not compared", "reason": "it does not compile in the old environment", "log": trim(old.log)}
+        return {"verdict": "not compared", "reason": "it does not compile in the old environment", "log": clip(old.log)}
     return {}
 
 
@@ -219,13 +220,13 @@ def _failed(found: PairedMeasurement) -> dict[str, str]:
     """Return how a measured kernel failed; empty for one that was right, and timed, in both environments."""
     old, new = found.old, found.new
     if new.status not in ("ok", "out_of_memory"):
-        return {"verdict": "wrong", "reason": f"{_said(new)}{_too(old.status)}", "log": trim(new.log)}
+        return {"verdict": "wrong", "reason": f"{_said(new)}{_too(old.status)}", "log": clip(new.log)}
     for where, one in (("old", old), ("new", new)):
         if not one.trusted:
             return {
                 "verdict": "not compared",
                 "reason": f"{_said(one)} in the {where} environment",
-                "log": trim(one.log),
+                "log": clip(one.log),
             }
     return {}
 

@@ -15,7 +15,7 @@ from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.inspection import Inspection, Launch
 from forewarp.core.languages import languages_on
 from forewarp.core.roofline import floor_s
-from forewarp.core.untrusted_text import first_error
+from forewarp.core.untrusted_text import clip, first_error
 from forewarp.core.values import Candidate, Signature, Status, Target, Task
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers.facts import facts
@@ -26,7 +26,7 @@ from forewarp.inspection.tracing.files import arguments
 from forewarp.inspection.tracing.values import NOT_LAUNCHED, SourceFile
 from forewarp.tools import session as sessions
 from forewarp.tools import sources
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, Part, Place, trim
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, Part, Place
 from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import InspectRequest
 from forewarp.tools.wording import counted
@@ -252,8 +252,8 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
         workloads=_workloads(seen, gradients, signatures) if seen else [],
         problems=list(seen.problems) if seen else [],
         facts=facts(seen) if seen else {},
-        check=check and CpuCheck.of(check, faults=len(check.faults), message=trim(check.message)),
-        log=trim(log),
+        check=check and CpuCheck.of(check, faults=len(check.faults), message=clip(check.message)),
+        log=clip(log),
         seconds=time.perf_counter() - start,
         cached=cached,
     )
@@ -290,7 +290,7 @@ def _inspect_file(executor: LocalExecutor, request: InspectRequest, kernel: Kern
         kernels=[DefinedKernel.of(k, kernel=k.name) for k in trace.kernels],
         problems=list(seen.problems),
         facts=facts(seen),
-        log="" if compiled else trim("\n".join([*reasons, *seen.problems])),
+        log="" if compiled else clip("\n".join([*reasons, *seen.problems])),
         seconds=time.perf_counter() - start,
         cached=trace.cached,
     )

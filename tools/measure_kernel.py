@@ -11,10 +11,11 @@ from pydantic import Field
 
 from forewarp.core.errors import CandidateError, UsageError, WorkerError
 from forewarp.core.protocols import Subject
+from forewarp.core.untrusted_text import clip
 from forewarp.core.values import Build, Candidate, Measurement, Task
 from forewarp.tools import session as sessions
 from forewarp.tools.measured import MeasureResult, result_of
-from forewarp.tools.parts import SCHEMA_VERSION, Kernel, Part, Place, trim
+from forewarp.tools.parts import SCHEMA_VERSION, Kernel, Part, Place
 from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import MeasureManyRequest, MeasureRequest
 from forewarp.tools.session import Executors, Session
@@ -176,7 +177,7 @@ def _anchor(opened: Session, other: Candidate | None) -> Subject | None:
     build = opened.executor.compile(opened.task, other)
     if build.status != "ok":
         raise CandidateError(
-            f"the kernel to measure against does not compile: {trim(build.log, 600)}",
+            f"the kernel to measure against does not compile: {clip(build.log, 600)}",
             hint="measure it alone first, and pass a correct one",
         )
     return Subject(other, build)

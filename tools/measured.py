@@ -8,7 +8,7 @@ from statistics import median
 
 from pydantic import Field
 
-from forewarp.core.untrusted_text import first_error
+from forewarp.core.untrusted_text import clip, first_error
 from forewarp.core.values import (
     Build,
     Candidate,
@@ -32,7 +32,6 @@ from forewarp.tools.parts import (
     Source,
     rounded,
     speedup_of,
-    trim,
 )
 
 MAX_NOISE_PERCENT = 50.0
@@ -143,7 +142,7 @@ def result_of(
         workloads=workloads,
         device_state=device_state(m),
         evidence=Facts.of(build.evidence),
-        log=trim(m.log or build.log),
+        log=clip(m.log or build.log),
         measurement_id=number,
         cost=Price(seconds=m.phases.get("total", build.seconds), device_s=m.device_s + m.phases.get("lost", 0.0)),
     )

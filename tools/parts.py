@@ -279,14 +279,6 @@ def speedup_of(timed: _Timed | None) -> Interval | None:
     return Interval.model_validate(timed) if known else None
 
 
-def trim(text: str, limit: int = 2000) -> str:
-    """Keep the head and the tail of a long log and say how much is left out."""
-    if len(text) <= limit:
-        return text
-    head, tail = limit // 2, limit - limit // 2
-    return f"{text[:head]}\n… {len(text) - limit} characters left out …\n{text[-tail:]}"
-
-
 def shown(values: Mapping[str, int]) -> str:
     """Return tunables as one short line."""
     return " ".join(f"{k}={v}" for k, v in values.items())

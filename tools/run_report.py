@@ -12,7 +12,7 @@ from forewarp.archive.rows import CandidateRow, DecisionRow, EventRow, Measureme
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
 from forewarp.core.roofline import bound, floor_s
-from forewarp.core.untrusted_text import first_error
+from forewarp.core.untrusted_text import clip, first_error
 from forewarp.core.values import UNTRUSTED, Action, Status, Verdict
 from forewarp.export.bake import bake
 from forewarp.search import lease
@@ -32,7 +32,6 @@ from forewarp.tools.parts import (
     Source,
     prediction_of,
     speedup_of,
-    trim,
 )
 
 UNOWNED = timedelta(minutes=2)
@@ -380,9 +379,9 @@ def _line(row: CandidateRow) -> CandidateLine:
         row,
         kernel=KernelId.of(row.candidate),
         action=decision.action if decision else None,
-        reason=trim(row.reason or (decision.reason if decision else ""), 400),
+        reason=clip(row.reason or (decision.reason if decision else ""), 400),
         forecast=prediction_of(row.forecast),
-        measured=m and MeasuredFigures.of(m, speedup=speedup_of(m), id=row.measurement_id or 0, log=trim(m.log, 400)),
+        measured=m and MeasuredFigures.of(m, speedup=speedup_of(m), id=row.measurement_id or 0, log=clip(m.log, 400)),
     )
 
 

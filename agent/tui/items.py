@@ -16,7 +16,8 @@ from forewarp.agent import events
 from forewarp.agent.candidates import Candidates, ListedCandidate
 from forewarp.agent.tui import wording
 from forewarp.agent.tui.printable import TextPart, assemble, styled
-from forewarp.tools.parts import shown, trim
+from forewarp.core.untrusted_text import clip
+from forewarp.tools.parts import shown
 from forewarp.tools.steps import CandidateMeasured
 from forewarp.tools.wording import counted
 
@@ -164,15 +165,15 @@ class CallItem(Item):
             case "waiting":
                 lines.append(("waits for your approval", "$text-warning"))
             case "running":
-                lines.append((trim(self.progress, LONGEST_TEXT), "dim"))
+                lines.append((clip(self.progress, LONGEST_TEXT), "dim"))
             case "stopped":
                 lines.append(("stopped", "dim"))
             case "failed":
-                lines.append((trim(self.summary or str(self.result.get("error", "")), LONGEST_TEXT), "$text-error"))
-                hint = trim(str(self.result.get("hint") or ""), LONGEST_TEXT)
+                lines.append((clip(self.summary or str(self.result.get("error", "")), LONGEST_TEXT), "$text-error"))
+                hint = clip(str(self.result.get("hint") or ""), LONGEST_TEXT)
                 lines.append((f"→ {hint}" if hint else "", "dim"))
             case "done":
-                lines.append(trim(self.summary, LONGEST_TEXT))
+                lines.append(clip(self.summary, LONGEST_TEXT))
         if self.expanded:
             lines.append((call_in_full(self.arguments, self.result), "dim"))
         for line in map(assemble, lines):
@@ -213,7 +214,7 @@ class FailedItem(Item):
 
     def draw(self, width: int, now: float) -> Content:
         """Return what happened and what to do."""
-        message, hint = trim(self.message, LONGEST_TEXT), trim(self.hint, LONGEST_TEXT)
+        message, hint = clip(self.message, LONGEST_TEXT), clip(self.hint, LONGEST_TEXT)
         return assemble((message, "$text-error"), (f"\n→ {hint}" if hint else "", "dim"))
 
 
@@ -421,7 +422,7 @@ def call_in_full(given: Mapping[str, Any], result: Mapping[str, Any]) -> str:
         lines = text.splitlines() or [""]
         if len(lines) > _BODY_LINES:
             lines = [*lines[:_BODY_LINES], f"… {len(lines) - _BODY_LINES} more lines"]
-        lines = [trim(line, LONGEST_TEXT) for line in lines]
+        lines = [clip(line, LONGEST_TEXT) for line in lines]
         return f"{name} {lines[0]}" if len(lines) == 1 else "\n".join([name, *(f"  {line}" for line in lines)])
 
     parts = [block(f"{name}:", value) for name, value in given.items() if value is not None]
