@@ -165,3 +165,10 @@ run()
         text=True,
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_the_package_runs_as_the_command() -> None:
+    source = str(Path(forewarp.__file__).parents[1])
+    command = [sys.executable, "-m", "forewarp", "--version"]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": source}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, forewarp.__version__, "")
