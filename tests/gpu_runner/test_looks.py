@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -10,7 +11,8 @@ from typing import cast
 import numpy as np
 import pytest
 
-from forewarp.core.values import Target, TimingMode, Workload
+from forewarp.core.values import Target, TimingMode, Workload, WorkloadTiming
+from forewarp.gpu_runner.executors import verdicts
 from forewarp.gpu_runner.executors.verdicts import STOPPING_ERROR, Looks
 from forewarp.gpu_runner.statistics import LOOKS, Samples
 from forewarp.gpu_runner.worker.channel import LookAnswer
@@ -213,5 +215,19 @@ def test_workloads_that_were_left_come_again_unless_the_candidate_is_beaten(
     assert made == visits
 
 
-def test_all_shares_of_the_error_sum_to_one() -> None:
-    assert math.fsum(1 / (k * (k + 1)) for k in range(1, 10_000)) == pytest.approx(1.0, abs=1e-3)
+def test_the_shares_that_tests_get_of_the_error_sum_to_no_more_than_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares, mean = list[float](), verdicts.statistics.geometric_mean
+
+    def asked(timings: list[WorkloadTiming], level: float) -> tuple[float, float, float]:
+        assert [t.looks for t in timings] == [1]
+        shares.append((1 - level) / 2)
+        return mean(timings, level)
+
+    monkeypatch.setattr(verdicts.statistics, "geometric_mean", asked)
+    looks = Looks(GPU, beat=1.0)
+    for _ in range(40):
+        looks(look(2.0))
+    assert shares[0] == pytest.approx(STOPPING_ERROR / 2)
+    assert all(later < earlier for earlier, later in itertools.pairwise(shares))
+    # What later ones could still get is a forty-first of it.
+    assert math.fsum(shares) == pytest.approx(STOPPING_ERROR * 40 / 41)

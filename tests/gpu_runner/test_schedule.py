@@ -40,7 +40,7 @@ class Recorded:
 
     def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
         self.asked.append(("sample", arm))
-        return lambda: (1e-4, 0.0)
+        return lambda: (1e-4, 1e9)
 
     def verify(self, slot: int) -> float:
         self.asked.append(("verify", str(slot)))
@@ -89,18 +89,19 @@ def test_a_timing_that_ends_early_still_gets_all_its_controls() -> None:
     bench = Recorded()
     schedule = scheduled(bench, looks=(12, BLOCKS), time_s=60.0, verify=lambda _: 0.0, ask=lambda _: "enough")
     samples = schedule.run()
-    assert len(samples.candidate_s) == 2 * 12
+    assert samples.candidate_s == 2 * 12 * (1e-4,)
+    assert samples.candidate_hz == 2 * 12 * (1e9,)
     assert blocks(bench).count("BBBB") == CONTROL_BLOCKS
 
 
 @pytest.mark.parametrize(
     ("number", "took_s", "below"),
     [
-        (0, 0.0, timing.VERIFIED_EARLY),
-        (timing.EARLY_BLOCKS - 1, timing.CHEAP_VERIFY_S, timing.VERIFIED_EARLY),
-        (0, 4 * timing.CHEAP_VERIFY_S, timing.VERIFIED_EARLY / 4),
-        (timing.EARLY_BLOCKS, 0.0, timing.VERIFIED_LATE),
-        (BLOCKS, 10 * timing.CHEAP_VERIFY_S, timing.VERIFIED_LATE / 10),
+        (0, 0.0, 0.13),
+        (24, 0.5, 0.13),
+        (0, 2.0, 0.13 / 4),
+        (25, 0.0, 0.02),
+        (BLOCKS, 5.0, 0.02 / 10),
     ],
 )
 def test_a_comparison_is_rarer_later_and_where_it_takes_long(number: int, took_s: float, below: float) -> None:
@@ -111,6 +112,14 @@ def test_a_comparison_is_rarer_later_and_where_it_takes_long(number: int, took_s
         schedule.chance = cast("Any", SimpleNamespace(random=lambda drawn=drawn: drawn, randrange=lambda _: 0))
         schedule._block(number, first=False, last=False)
         assert [name for name, _ in bench.asked].count("verify") == count
+
+
+@pytest.mark.parametrize(("pair_s", "looks"), [(0.01, (12, 25, 50)), (0.02, (12, 25)), (0.1, (12,)), (0.4, (6,))])
+def test_looks_are_those_that_fit_into_the_time_and_slow_kernels_get_one_at_few_blocks(
+    pair_s: float, looks: tuple[int, ...]
+) -> None:
+    schedule = scheduled(Recorded(), looks=(12, 25, 50), time_s=1.0, verify=lambda _: 0.0, ask=lambda _: "on")
+    assert schedule._affordable(1.0, pair_s, (12, 25, 50)) == looks
 
 
 def test_calls_are_compared_at_random_and_at_both_ends() -> None:
