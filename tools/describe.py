@@ -16,6 +16,7 @@ from forewarp.core.values import AskedGradients, DeviceKind, Language, Task, Ten
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers import cpp
 from forewarp.gpu_runner.formats import task as tasks
+from forewarp.search.summary import best_of
 from forewarp.tools import session as sessions
 from forewarp.tools.parts import Device, Interval, Part, Place, speedup_of
 from forewarp.tools.run_report import lost
@@ -186,10 +187,11 @@ def latest_runs(place: Place, limit: int = 10) -> list[RecentRun]:
     found: list[RecentRun] = []
     with sessions.existing_archive(place) as archive:
         for row in archive.runs(limit=limit):
-            best, status = archive.best(row.id), "lost" if lost(row) else row.status
-            reached = speedup_of(best.measurement if best else None)
+            (best, _), status = best_of(archive, row.id), "lost" if lost(row) else row.status
             found.append(
-                RecentRun(run_id=row.id, task=row.task.name, device=row.target.name, status=status, best=reached)
+                RecentRun(
+                    run_id=row.id, task=row.task.name, device=row.target.name, status=status, best=speedup_of(best)
+                )
             )
     return found
 

@@ -31,6 +31,8 @@ from forewarp.search.loop import Search
 from forewarp.search.proposers.recorded import PoolProposer
 from forewarp.search.proposers.tunables import TunablesProposer
 from forewarp.search.settings import SearchSettings
+from forewarp.tools.describe import latest_runs
+from forewarp.tools.parts import Place
 
 
 @pytest.fixture
@@ -379,6 +381,9 @@ def test_a_winner_that_fails_its_confirmation_is_out(archive: Archive) -> None:
     assert "failed its confirmation" in summary.note
     speeds = sorted(r.measurement.speedup or 0 for r in archive.candidates(summary.run) if r.measurement)
     assert summary.best.speedup == speeds[-2]
+    [listed] = latest_runs(Place(device="cpu", archive=str(archive.path)))
+    assert listed.best is not None
+    assert listed.best.ratio == summary.best.speedup
 
 
 class Doubtful(SyntheticExecutor):
