@@ -81,6 +81,11 @@ def test_the_gain_is_the_expected_improvement_over_the_incumbent() -> None:
     assert decisions[1].numbers["gain"] == pytest.approx(0.25)
 
 
+def test_one_source_without_tunables_is_no_distance_apart() -> None:
+    bare = replace(seed(), tunables={})
+    assert policy._distance(bare, bare, {}) == 0.0
+
+
 @pytest.mark.parametrize("known", [{"mean_log2": 1.0}, {"sd_log2": 0.1}, {}])
 def test_without_both_moments_the_bins_tell_the_gain(known: dict[str, float]) -> None:
     forecast = Forecast((0, 0, 0, 0, 0, 0.5, 0.5, 0), 1.0, "f")

@@ -56,6 +56,12 @@ def test_where_seconds_run_out_first_a_candidate_costs_what_its_language_took() 
     assert budgets.relative_prices([Candidate("x", "cuda")], TRIALS, Budget(device_s=20.0), Spend()) == [1.0]
 
 
+def test_what_was_only_looked_up_takes_no_part_in_what_is_usual() -> None:
+    budget, looked_up = Budget(device_s=20.0), [*TRIALS, trial("cuda", 0.0)]
+    assert budgets.relative_prices([CPP, PYTHON], looked_up, budget, Spend()) == pytest.approx([0.5, 2.0])
+    assert budgets.relative_prices([Candidate("x", "cuda")], looked_up, budget, Spend()) == [1.0]
+
+
 def test_measurements_that_are_spent_are_no_longer_left() -> None:
     """4 s each: of 40 s ten are left, and of 15 measurements five."""
     budget, spend = Budget(measurements=15, device_s=40.0), Spend(measurements=10)
