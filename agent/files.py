@@ -42,22 +42,13 @@ SECRET_FOLDERS = (
     *("secrets", ".secrets"),
 )
 
-RUN_BY_NAME = frozenset(
-    [
-        *(
-            "conftest.py",
-            "sitecustomize.py",
-            "usercustomize.py",
-            "setup.py",
-            "noxfile.py",
-            "pyproject.toml",
-            "setup.cfg",
-        ),
-        *("tox.ini", "pytest.ini", "makefile", "gnumakefile", "cmakelists.txt", "package.json"),
-    ]
+RUN_BY_NAME = re.compile(
+    r"(conftest|sitecustomize|usercustomize|setup|noxfile)\.py|pyproject\.toml|setup\.cfg|(tox|pytest)\.ini"
+    r"|(gnu)?makefile|cmakelists\.txt|package\.json",
+    re.IGNORECASE,
 )
 PACKAGES = frozenset(["site-packages", "dist-packages", "node_modules"])
-"""Names, in lower case, of files that other programs run or go by, and of folders with packages."""
+"""Names of files that other programs run or go by, and of folders with packages."""
 
 MOST_OF_ONE, MOST_OF_ALL = 64_000, 200_000
 """Characters of one mentioned file, and of all mentioned files of a prompt."""
@@ -180,7 +171,7 @@ def approval_reasons(folder: Path, path: str | Path, text: str) -> list[str]:
         reasons.append("it is executable")
     elif text.lstrip("\ufeff").startswith("#!") or _first_bytes(target) == b"#!":
         reasons.append("it is a script: its first line names the program that runs it")
-    if target.name.lower() in RUN_BY_NAME or target.suffix == ".pth" or PACKAGES & {*target.parts}:
+    if RUN_BY_NAME.fullmatch(target.name) or target.suffix == ".pth" or PACKAGES & {*target.parts}:
         reasons.append("other programs run it, or do what it says, because of its name or place")
     if shadowed := _shadowed(target):
         reasons.append(f"Python programs that start beside it import it in place of their module {shadowed}")

@@ -12,24 +12,8 @@ from dataclasses import dataclass
 from forewarp.core.values import Backward, Language, Signature, Task, TensorSpec
 from forewarp.gpu_runner.formats import c_types
 
-_TAKEN = {
-    "n",
-    "run",
-    "int",
-    "long",
-    "float",
-    "double",
-    "char",
-    "bool",
-    "void",
-    "const",
-    "auto",
-    "register",
-    "signed",
-} | {
-    "CHUNK",
-    "THREADS",
-    "BLOCK",
+_TAKEN = {"n", "run", "CHUNK", "THREADS", "BLOCK"} | {
+    *("int", "long", "float", "double", "char", "bool", "void", "const", "auto", "register", "signed")
 }
 """Names that the text uses for something else, or that C reserves."""
 _BODIES = {
