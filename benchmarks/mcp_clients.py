@@ -5,8 +5,10 @@
 Claude Code, Codex and OpenCode (`npm i @anthropic-ai/claude-code @openai/codex opencode-ai` in FOLDER) run headless
 against a local server that speaks the APIs of Anthropic and OpenAI and takes answers from files. The answers are a
 fixed plan: describe, forecast, measure, search, wait, say what came out. So this shows what the clients do with the
-server, and what a model is told; it does not show how well a model plans. Codex hands tools of MCP servers over in
-groups, which that server does not know; they are flattened on the way.
+server, and what a model is told; it does not show how well a model plans. With `--model "who answers"` somebody else
+puts the answers into FOLDER/CLIENT of `--conversations`, who sees what a client sends and nothing else.
+
+Codex hands tools of MCP servers over in groups, which that server does not know; they are flattened on the way.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from typing import Any
 import forewarp
 
 PROMPT = "Make {task} faster on this CPU with the tools of forewarp: forecast, measure, then a short search."
-LIMIT_S = 900
+LIMIT_S = 2400
 """For a client, on a machine with much else to do."""
 MOST_CALLS, MOST_WAITS = 10, 12
 """Calls of the server, and waits for one that still connects: some five seconds each, as long as clients try."""
@@ -110,6 +112,25 @@ class Played:
         if "poll_after_s" in told and len(self.calls) < MOST_CALLS:
             return "search_status", {"run_id": self.run_id, "wait_s": 45}
         return None
+
+
+def recorded(folder: Path) -> Played:
+    """Return the conversation that is in the bridge's folder."""
+    played = Played()
+    for path in sorted((folder / "done").glob("[0-9]*[0-9].json")):
+        answers = [m["text"] for m in json.loads(path.read_text())["messages"] if m["role"] == "tool"]
+        if played.calls and answers and "answer" not in played.calls[-1]:
+            played.calls[-1] |= {"answer": answers[-1], "tokens": len(answers[-1]) // 4}
+        given = path.with_suffix(".answer.json")
+        answer = json.loads(given.read_text()) if given.exists() else {}
+        played.text = "" if answer.get("tool_calls") else answer.get("text", "")
+        for call in answer.get("tool_calls") or ():
+            if "forewarp_" in call["name"]:
+                name = call["name"].rpartition("forewarp_")[2].lstrip("_")
+                played.calls.append({"tool": name, "arguments": call["arguments"]})
+            else:
+                played.other.append(call["name"])
+    return played
 
 
 def answering(folder: Path, played: Played, task: str, stop: threading.Event) -> None:
@@ -210,6 +231,9 @@ def command(client: str, prompt: str, url: str, flat: str, home: Path) -> list[s
 def play(client: str, problem: str, name: str, args: argparse.Namespace, root: Path) -> dict[str, Any]:
     """Install the server into one client, run it, and return what happened."""
     home, folder = root / client, root / client / "bridge"
+    if args.model:
+        folder = Path(args.conversations) / client
+        folder.mkdir(parents=True)
     project = home / "project"
     project.mkdir(parents=True)
     (project / name).write_text(problem)
@@ -223,7 +247,7 @@ def play(client: str, problem: str, name: str, args: argparse.Namespace, root: P
         url = bridge.stdout.readline().split()[-1]
         server = ThreadingHTTPServer(("127.0.0.1", 0), flattener(url))
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        thread = threading.Thread(target=answering, args=(folder, played, name, stop))
+        thread = threading.Thread(target=None if args.model else answering, args=(folder, played, name, stop))
         thread.start()
         environment |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "any", "MCP_TIMEOUT": "60000"}
         environment |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
@@ -245,10 +269,11 @@ def play(client: str, problem: str, name: str, args: argparse.Namespace, root: P
         thread.join()
         server.shutdown()
         bridge.terminate()
+    played = recorded(folder) if args.model else played
     for call in played.calls:
         call.pop("began", None)
         call["answer"] = call.get("answer", "").replace(str(home), "~")[:1500]
-        if "source" in call["arguments"]:
+        if "source" in call["arguments"] and not args.model:
             call["arguments"] = call["arguments"] | {"source": "the kernel below"}
     return {
         "client": client,
@@ -271,6 +296,8 @@ def main() -> None:
     parser.add_argument("--bridge", required=True, help="server that answers from files")
     parser.add_argument("--clients", required=True, help="folder with the clients' node_modules")
     parser.add_argument("--client", action="append", help="only this one, beside what --out has of others; repeatable")
+    parser.add_argument("--model", default="", help="who answers in place of the fixed plan")
+    parser.add_argument("--conversations", default="conversations", help="folder for what that one reads and writes")
     parser.add_argument("--out", required=True)
     args = parser.parse_args()
     # The problem's own shape takes 6 GB; this one is for a small machine.
@@ -288,8 +315,8 @@ def main() -> None:
         "version": forewarp.__version__,
         "date": time.strftime("%Y-%m-%d"),
         "problem": "KernelBench level1/25_Swish, 512 x 4096",
-        "answers": "a fixed plan, see the script",
-        "kernel": KERNEL,
+        "answers": args.model or "a fixed plan, see the script",
+        **({} if args.model else {"kernel": KERNEL}),
         "runs": sorted([*runs, *others], key=lambda run: run["client"]),
     }
     Path(args.out).write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
