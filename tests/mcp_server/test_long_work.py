@@ -26,11 +26,6 @@ from forewarp.mcp_server.server import build_server
 from forewarp.mcp_server.spool import Spool, owner
 from forewarp.tools.parts import Place
 
-SLOW = """\
-#include <unistd.h>
-extern "C" void softmax(const float* x, float* y, int rows, int cols) { sleep(60); }
-"""
-
 
 def spool() -> Spool:
     return Spool(default_path().parent)
@@ -150,9 +145,9 @@ async def test_only_so_many_runs_at_a_time(served: Served) -> None:
 async def test_cancelling_frees_the_device(tmp_path: Path) -> None:
     options = ServerOptions(place=Place(device="cpu"), workspace=tmp_path, keep_warm=2.0)
     async with Client(build_server(options)) as client:
-        start = (await call(client, "describe", task="softmax", about="all"))["start"]
-        plan = start["source"].partition("*/")[0] + "*/\n"
-        began = await call(client, "measure_kernel", task="softmax", source=plan + SLOW, language="cpp", wait_s=0)
+        start = (await call(client, "describe", task="softmax", language="cpp"))["start"]["source"]
+        slow = start.replace("#include", "#include <unistd.h>\n#include", 1).replace("{\n", "{\n    sleep(60);\n", 1)
+        began = await call(client, "measure_kernel", task="softmax", source=slow, language="cpp", wait_s=0)
         await happens(lambda: spool().read(began["run_id"], "stage") == "measuring")
         await asyncio.sleep(1.5)  # most likely the kernel sleeps by then; the device is held in any case
         pid = spool().worker(began["run_id"])
