@@ -115,21 +115,20 @@ class Played:
 
 
 def recorded(folder: Path) -> Played:
-    """Return the conversation that is in the bridge's folder."""
-    played = Played()
-    for path in sorted((folder / "done").glob("[0-9]*[0-9].json")):
-        answers = [m["text"] for m in json.loads(path.read_text())["messages"] if m["role"] == "tool"]
-        if played.calls and answers and "answer" not in played.calls[-1]:
-            played.calls[-1] |= {"answer": answers[-1], "tokens": len(answers[-1]) // 4}
-        given = path.with_suffix(".answer.json")
-        answer = json.loads(given.read_text()) if given.exists() else {}
-        played.text = "" if answer.get("tool_calls") else answer.get("text", "")
-        for call in answer.get("tool_calls") or ():
-            if "forewarp_" in call["name"]:
-                name = call["name"].rpartition("forewarp_")[2].lstrip("_")
-                played.calls.append({"tool": name, "arguments": call["arguments"]})
-            else:
-                played.other.append(call["name"])
+    """Return the conversation that is in the bridge's folder: the longest, as clients also ask for titles."""
+    asked = [json.loads(path.read_text()) for path in sorted((folder / "done").glob("[0-9]*[0-9].json"))]
+    last = max(asked, key=lambda request: len(request["messages"]))
+    closing = json.loads((folder / "done" / f"{last['id']}.answer.json").read_text())
+    played = Played(text=closing.get("text", ""))
+    told = {m["tool_call_id"]: m["text"] for m in last["messages"] if m["role"] == "tool"}
+    for call in (call for message in last["messages"] for call in message.get("tool_calls") or ()):
+        answer = told.get(call["id"], "")
+        if "forewarp_" in call["name"]:
+            name = call["name"].rpartition("forewarp_")[2].lstrip("_")
+            arguments = call["arguments"]
+            played.calls.append({"tool": name, "arguments": arguments, "answer": answer, "tokens": len(answer) // 4})
+        else:
+            played.other.append(call["name"])
     return played
 
 
@@ -285,6 +284,7 @@ def play(client: str, problem: str, name: str, args: argparse.Namespace, root: P
         "other_requests": played.other,
         "calls": played.calls,
         "ended": bool(played.text),
+        "said": played.text.replace(str(home), "~"),
         "printed": said,
     }
 

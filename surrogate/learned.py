@@ -77,8 +77,9 @@ class LearnedForecaster:
     The trees were fitted to a pool and forecast log2 of the time over the roofline floor of a GPU's compiled kernels.
     Of other subjects, and if `alone`, the prior is normal about "no change" with a standard deviation of 1.5 octaves.
     What the trials of the run say beyond the prior is learned by a Gaussian process over tunables and facts, partially
-    pooled over programs; from three trials on it learns its hyperparameters too. Predictive spreads are rescaled by
-    cross-validated residuals, and tails are Student-t. The same history and subjects give the same forecasts.
+    pooled over programs; from three trials on it learns its hyperparameters too. Of modules that the trees do not cover
+    only trials of modules tell, and of other kernels only theirs. Predictive spreads are rescaled by cross-validated
+    residuals, and tails are Student-t. The same history and subjects give the same forecasts.
 
     `references` holds measured or forecast times of references by the task's sha256: the trials' own count first, and
     where there are none the anchor's time is guessed.
@@ -102,20 +103,24 @@ class LearnedForecaster:
         if not subjects:
             return []
         start = time.perf_counter()
+        groups: dict[tuple[bool, bool], list[int]] = {}
+        for i, subject in enumerate(subjects):
+            covered = self._covered(target, subject)
+            groups.setdefault((covered, not covered and _is_module(subject)), []).append(i)
         forecasts: dict[int, Forecast] = {}
-        for covered in (True, False):
-            places = [i for i, s in enumerate(subjects) if self._covered(target, s) == covered]
-            used = [t for t in history if not covered or pretrained.covered(target, t.subject)]
-            if places:
-                made = self._made(task, target, [subjects[i] for i in places], used, covered=covered)
-                forecasts |= dict(zip(places, made, strict=True))
+        for (covered, modules), places in groups.items():
+            used = [
+                t
+                for t in history
+                if (pretrained.covered(target, t.subject) if covered else _is_module(t.subject) == modules)
+            ]
+            made = self._made(task, target, [subjects[i] for i in places], used, covered=covered)
+            # Without trees and trials it knows its prior alone, and has no say beside a forecaster that read the code.
+            knows = covered or any(t.measurement.believed for t in used)
+            told = (replace(f, informed=knows and has_features(subjects[i])) for i, f in zip(places, made, strict=True))
+            forecasts |= dict(zip(places, told, strict=True))
         cost = Cost(seconds=(time.perf_counter() - start) / len(subjects))
-        # Without trees and trials it knows its prior alone, and has no say beside a forecaster that read the code.
-        trials = any(t.measurement.believed for t in history)
-        return [
-            replace(forecasts[i], cost=cost, informed=has_features(s) and (trials or self._covered(target, s)))
-            for i, s in enumerate(subjects)
-        ]
+        return [replace(forecasts[i], cost=cost) for i in range(len(subjects))]
 
     def _made(
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial], *, covered: bool
@@ -182,6 +187,11 @@ def _anchor(known: ReferenceTime | None, floors: Array, model: pretrained.Model)
     return share * told + (1 - share) * usual, model.spread.level + share * variance, note
 
 
+def _is_module(subject: Subject) -> bool:
+    """Return whether a subject is a module: what it calls may be a library's, of which kernels' trials say nothing."""
+    return subject.candidate.language == "python"
+
+
 def _broad(count: int) -> _Prior:
     """Return the prior of subjects that the trees do not cover."""
     one = np.ones(count)
@@ -214,7 +224,7 @@ def _speedups(table: Array, prior: _Prior, history: Sequence[Trial]) -> tuple[Ar
     used = [i for i, t in enumerate(history) if t.measurement.believed]
     trees = f"trees fitted to {prior.origin}" if prior.origin else ""
     if not used:
-        note = "no trial of this task was measured yet"
+        note = "nothing of this kind was measured for this task yet"
         return prior.mean[count:], prior.sd[count:], prior.freedom, f"{trees}; {note}" if trees else f"prior: {note}"
     from forewarp.surrogate import gp  # scipy takes a while to import
 

@@ -422,10 +422,11 @@ def _summary(known: _Known, k: _Kernel) -> str:
     if k.judged is None or k.forecast is None or k.over_reference is None:
         return ""
     basis = f"from {wording.counted(len(known.trials), 'trial')} of this task on this device"
-    if not known.trials:
-        first = (k.over_reference.tiers or (k.over_reference,))[0]
-        prior = "the broad prior, because " if first.rationale.startswith("prior") else ""
-        basis = f"{prior}nothing of this task has been measured on this device yet"
+    first = (k.over_reference.tiers or (k.over_reference,))[0]
+    prior = "the broad prior, because " if first.rationale.startswith("prior") else ""
+    if prior or not known.trials:
+        what = "nothing like it" if known.trials else "nothing"
+        basis = f"{prior}{what}{' for' if known.trials else ' of'} this task has been measured on this device yet"
     return (
         f"{k.judged.advice.capitalize()}: {k.judged.reason}. Forecast {median_of(k.forecast)} (80 % interval) over "
         f"{known.anchor_name} if correct: {basis}."

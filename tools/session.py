@@ -384,9 +384,11 @@ def with_seeds(
             hint=f"pass --seed-kernel with a file in {' or '.join(wanted)}, or another --{other}",
         )
     if not fitting and needed:
+        makes = make is not None and language not in (None, "python") and task.format == "kernelbench"
+        made = "leave --language out to start from code made of the reference, " if makes else ""
         raise UsageError(
             f"there is no {' or '.join(wanted)} seed kernel for {task.name} to start from",
-            hint="pass one with --seed-kernel FILE, or --model anthropic:NAME to have a language model write them",
+            hint=f"{made}pass one with --seed-kernel FILE, or --model anthropic:NAME to have a model write them",
         )
     return replace(task, seeds=fitting)
 

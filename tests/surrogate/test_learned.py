@@ -169,4 +169,14 @@ def test_it_says_where_it_knows_nothing_of_a_candidate():
     tuned = Subject(Candidate("x", "cpp", {"BLOCK": 64}), Build("ok", 0.0))
     assert [f.informed for f in ask([blank, facts, tuned], [])] == [False, False, False]
     assert [f.informed for f in ask([blank, facts, tuned], [Trial(subject(16), failed())])] == [False, False, False]
-    assert [f.informed for f in ask([blank, facts, tuned], [Trial(subject(16), measured(2.0))])] == [False, True, True]
+    assert [f.informed for f in ask([blank, facts, tuned], [Trial(subject(16), measured(2.0))])] == [False, False, True]
+    assert [f.informed for f in ask([blank, facts, tuned], [Trial(facts, measured(2.0))])] == [False, True, False]
+
+
+def test_kernels_tell_nothing_of_a_module_that_may_call_a_library():
+    history = [Trial(subject(b), measured(0.75)) for b in (16, 24, 32, 48, 64, 96)]
+    module = Subject(Candidate("class ModelNew: ...", "python"), Build("ok", 0.0))
+    of_kernel, of_module = ask([subject(128), module], history)
+    assert of_kernel.interval[1] < 1.1
+    assert of_module == replace(ask([module], [])[0], cost=of_module.cost)
+    assert ask([subject(128)], [*history, Trial(module, measured(4.0))])[0].median == pytest.approx(of_kernel.median)
