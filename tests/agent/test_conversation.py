@@ -41,6 +41,7 @@ from forewarp.agent.events import (
 )
 from forewarp.agent.settings import Settings
 from forewarp.agent.transcript import SHARED_FROM, Transcript, conversations, latest, read
+from forewarp.core import processes
 from forewarp.tools import considered
 from forewarp.tools.parts import Amounts, Place
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
@@ -199,29 +200,29 @@ async def test_a_search_of_an_autotuned_file_chooses_its_configurations(settings
 async def test_an_interrupt_ends_the_tuning_of_a_file(settings: Callable[..., Settings]) -> None:
     talk = Conversation(settings(scripted(("search", {"task": "endless.py", "budget": 5}))))
     (talk.settings.folder / "endless.py").write_text(autotuned_file.ENDLESS)
-    events, before = list[ConversationEvent](), worker_servers()
+    events, before = list[ConversationEvent](), worker_jobs()
     async for event in talk.say("Tune it."):
         events.append(event)
         if isinstance(event, Progressed):
-            await asyncio.sleep(1.0)  # by then the file's code runs
+            while worker_jobs() <= before:  # until the file's code runs
+                await asyncio.sleep(0.1)
             talk.interrupt()
     assert isinstance(events[-1], Interrupted)
     for _ in range(100):
-        if worker_servers() <= before:
+        if worker_jobs() <= before:
             return
         await asyncio.sleep(0.1)
     raise AssertionError("the file's code still runs")
 
 
-def worker_servers() -> set[str]:
-    """Return the ids of the fork servers that this process has started and that live."""
-    found: set[str] = set()
-    for status in Path("/proc").glob("[0-9]*/status"):
+def worker_jobs() -> set[int]:
+    """Return the live processes that fork servers of this process have started; a server may live on for others."""
+    jobs = set[int]()
+    for pid in processes.below(os.getpid()):
         with contextlib.suppress(OSError):
-            command = (status.parent / "cmdline").read_text()
-            if f"PPid:\t{os.getpid()}\n" in status.read_text() and "worker.server" in command:
-                found.add(status.parent.name)
-    return found
+            if "worker.server" in Path(f"/proc/{pid}/cmdline").read_text():
+                jobs |= {*processes.below(pid)}
+    return jobs
 
 
 async def test_what_a_search_measured_is_booked_as_it_comes(
