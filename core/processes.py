@@ -81,8 +81,10 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 def _process(pid: int) -> _Process | None:
     """Return what is known of a process; None where there is none."""
-    if not _PROC.exists():
-        return _of_ps("-p", str(pid)).get(pid)
+    return _of_proc(pid) if _PROC.exists() else _of_ps("-p", str(pid)).get(pid)
+
+
+def _of_proc(pid: int) -> _Process | None:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -94,7 +96,7 @@ def _processes() -> dict[int, _Process]:
     if not _PROC.exists():
         return _of_ps("-A")
     numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return {number: process for number in numbers if (process := _process(number))}
+    return {number: process for number in numbers if (process := _of_proc(number))}
 
 
 def _of_ps(*which: str) -> dict[int, _Process]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
@@ -475,12 +475,10 @@ class Work:
         if given["about"] == "format" or given["language"]:
             answer = Described(
                 summary=f"Candidates in {language}; describe with task and language shows what a task passes.",
-                format=format_of(language),
                 links={"format": f"forewarp://formats/{language}"},
             )
-            if size(filled(answer)) > LIMIT_BYTES:
-                answer = answer.model_copy(update={"format": example_of(language, rules_of(language))})
-            return answer
+            rules = (format_of(language), example_of(language, rules_of(language)))
+            return _fitting(answer.model_copy(update={"format": text}) for text in rules)
         every = {
             "device": self._device,
             "tasks": self._tasks,
@@ -528,8 +526,7 @@ class Work:
             code, source = None, describe.without_comments(source)
         forms = [(source, code, example_of(language, rules)), (source, code, rules), (source, computes, rules)]
         forms += [(source, None, rules), (None, computes, rules), (None, None, rules)]
-        answers = [told(*form) for form in forms]
-        return next((a for a in answers if size(filled(a)) <= LIMIT_BYTES), answers[-1])
+        return _fitting(told(*form) for form in forms)
 
     def _tasks(self) -> tuple[dict[str, Any], str]:
         found = describe.bundled_tasks()
@@ -567,6 +564,14 @@ class Work:
         waiting = sum(m["status"] == "queued" for m in measured)
         text = f"{len(listed)} recent runs, {len(measured)} recent measurements, {waiting} of them waiting."
         return {"runs": listed, "measurements": measured}, text
+
+
+def _fitting(answers: Iterator[Described]) -> Described:
+    """Return the first answer that is no longer than answers may be, else the last; there must be one."""
+    answer = next(answers)
+    while size(filled(answer)) > LIMIT_BYTES and (shorter := next(answers, None)) is not None:
+        answer = shorter
+    return answer
 
 
 def _noted(answer: ToolAnswer, *, over: bool) -> ToolAnswer:

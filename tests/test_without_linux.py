@@ -1,4 +1,4 @@
-"""What a Mac is for: recorded pools, MCP, the terminal and machines over ssh, with nothing that only Linux has."""
+"""Use recorded pools, MCP, the terminal and machines over ssh with all that only Linux has hidden, as on a Mac."""
 
 from __future__ import annotations
 

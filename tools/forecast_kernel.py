@@ -425,8 +425,8 @@ def _summary(known: _Known, k: _Kernel) -> str:
     first = (k.over_reference.tiers or (k.over_reference,))[0]
     prior = "the broad prior, because " if first.rationale.startswith("prior") else ""
     if prior or not known.trials:
-        what = "nothing like it" if known.trials else "nothing"
-        basis = f"{prior}{what}{' for' if known.trials else ' of'} this task has been measured on this device yet"
+        what = "nothing like it for" if known.trials else "nothing of"
+        basis = f"{prior}{what} this task has been measured on this device yet"
     return (
         f"{k.judged.advice.capitalize()}: {k.judged.reason}. Forecast {median_of(k.forecast)} (80 % interval) over "
         f"{known.anchor_name} if correct: {basis}."

@@ -186,9 +186,8 @@ class Prompt(TextArea):
 
     def _take(self, key: str) -> bool:
         """Do what a key means that is not for editing; return False for one that is."""
-        if (
-            key in ("enter", "tab") and self._completed != self._before
-        ):  # keys that come fast overtake the note of a changed text
+        # Keys that come fast overtake the message that the text has changed.
+        if key in ("enter", "tab") and self._completed != self._before:
             self._complete()
         completing, here = bool(self.completions), self.cursor_location
         match key:

@@ -107,7 +107,7 @@ class _Trial:
         with FlopCounterMode(display=False) as counted:
             self._result = self._call(self._problem.model(self._kind), values)
         self._channels_last = False
-        """Whether Inductor chose so for the code generated last."""
+        """True if Inductor put the channels last in the latest code."""
         self._operations = {op.__name__ for op in counted.get_flop_counts().get("Global", {})}
         before_and_after = zip(tensors_of(self._values), tensors_of(values), strict=True)
         self._writes = any(not same_bytes(a.contiguous(), b.contiguous()) for a, b in before_and_after)
