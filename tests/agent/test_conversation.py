@@ -200,29 +200,29 @@ async def test_a_search_of_an_autotuned_file_chooses_its_configurations(settings
 async def test_an_interrupt_ends_the_tuning_of_a_file(settings: Callable[..., Settings]) -> None:
     talk = Conversation(settings(scripted(("search", {"task": "endless.py", "budget": 5}))))
     (talk.settings.folder / "endless.py").write_text(autotuned_file.ENDLESS)
-    events, before = list[ConversationEvent](), worker_jobs()
+    events: list[ConversationEvent] = []
     async for event in talk.say("Tune it."):
         events.append(event)
         if isinstance(event, Progressed):
-            while worker_jobs() <= before:  # until the file's code runs
+            while not endless_calls():
                 await asyncio.sleep(0.1)
             talk.interrupt()
     assert isinstance(events[-1], Interrupted)
     for _ in range(100):
-        if worker_jobs() <= before:
+        if not endless_calls():
             return
         await asyncio.sleep(0.1)
     raise AssertionError("the file's code still runs")
 
 
-def worker_jobs() -> set[int]:
-    """Return the live processes that fork servers of this process have started; a server may live on for others."""
-    jobs = set[int]()
+def endless_calls() -> list[int]:
+    """Return the processes below this one in which the call of `autotuned_file.ENDLESS` runs."""
+    calls = list[int]()
     for pid in processes.below(os.getpid()):
         with contextlib.suppress(OSError):
-            if "worker.server" in Path(f"/proc/{pid}/cmdline").read_text():
-                jobs |= {*processes.below(pid)}
-    return jobs
+            if any(n.read_text() == "endless call\n" for n in Path(f"/proc/{pid}/task").glob("*/comm")):
+                calls.append(pid)
+    return calls
 
 
 async def test_what_a_search_measured_is_booked_as_it_comes(
