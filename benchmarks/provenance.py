@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import platform
 import subprocess
@@ -13,16 +14,28 @@ from typing import Any
 
 
 def provenance() -> dict[str, Any]:
-    """Return date, machine, versions and command."""
+    """Return date, machine, versions, sources of forewarp and command."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         # Where the files lay is nobody's business; their names are.
         "command": " ".join(["python", *(Path(a).name if a.startswith("/") else a for a in sys.argv)]),
+        "sources": sources(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "versions": {n: metadata.version(n) for n in ("torch", "triton", "numpy", "optuna") if _installed(n)},
         "gpu": _gpu(),
     }
+
+
+def sources() -> str:
+    """Return twelve digits that stand for forewarp's own code and prompts; the same in every copy, git or not."""
+    root = Path(__file__).parents[1] / "src" / "forewarp"
+    files = [f for room in root.iterdir() for f in ([room] if room.is_file() else room.rglob("*"))]
+    files = [f for f in files if f.suffix in {".py", ".md", ".j2"}]
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(f"{file.relative_to(root)}\n".encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def write(path: Path, data: dict[str, Any]) -> None:
