@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events, on
@@ -34,20 +35,19 @@ class Approvals(Vertical, can_focus=True):
         Binding("pagedown", "move(8)", show=False),
     ]
 
+    @dataclass
     class Replied(Message):
         """The user answered."""
 
-        def __init__(self, call: str, reply: ApprovalReply, why: str) -> None:
-            super().__init__()
-            self.call, self.why = call, why
-            self.reply: ApprovalReply = reply
+        call: str
+        reply: ApprovalReply
+        why: str
 
+    @dataclass
     class Typed(Message):
         """The user types something that is no answer."""
 
-        def __init__(self, character: str) -> None:
-            super().__init__()
-            self.character = character
+        character: str
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

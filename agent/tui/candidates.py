@@ -188,12 +188,12 @@ class CandidatesPane(Widget):
         Binding("t", "task", "task"),
     ]
 
+    @dataclass
     class Selected(Message):
         """The user chose a candidate, by Enter or a click; `moved` where only the cursor went there."""
 
-        def __init__(self, row: ListedCandidate, *, moved: bool) -> None:
-            super().__init__()
-            self.row, self.moved = row, moved
+        row: ListedCandidate
+        moved: bool
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from textual import events
@@ -99,12 +100,11 @@ class Chat(VerticalScroll):
         Binding("pagedown", "page_down", "Page down", show=False),
     ]
 
+    @dataclass
     class Behind(Message):
         """New items stand below the visible part, or no longer do."""
 
-        def __init__(self, behind: bool) -> None:
-            super().__init__()
-            self.behind = behind
+        behind: bool
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
         super().__init__(id=id)

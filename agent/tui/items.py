@@ -53,10 +53,10 @@ _MARKS = {
 
 @dataclass(slots=True, eq=False)
 class Item:
-    """One item. `expanded` ones are shown in full; only those of a class that is `foldable` can be."""
+    """One item. `expanded` ones are shown in full, if they are `foldable`; `classes` are those of its widget."""
 
-    classes: ClassVar[str] = ""
     foldable: ClassVar[bool] = False
+    classes: str = field(default="", kw_only=True)
     expanded: bool = field(default=False, kw_only=True)
 
     def draw(self, width: int, now: float) -> Content:
@@ -68,7 +68,7 @@ class Item:
 class UserItem(Item):
     """The user's words; long ones are folded."""
 
-    classes: ClassVar[str] = "user"
+    classes: str = field(default="user", kw_only=True)
     foldable: ClassVar[bool] = True
     text: str
     steering: bool = False
@@ -90,7 +90,7 @@ class MarkdownItem(Item):
     `continues` is True where they go on from the item before: long ones are several items.
     """
 
-    classes: ClassVar[str] = "answer"
+    classes: str = field(default="answer", kw_only=True)
     text: str
     own: Literal["", "note", "compacted"] = ""
     done: bool = False
@@ -101,7 +101,7 @@ class MarkdownItem(Item):
 class ThoughtItem(Item):
     """The model's thinking between two steps: its latest lines while it comes, then a line to unfold."""
 
-    classes: ClassVar[str] = "thought"
+    classes: str = field(default="thought", kw_only=True)
     foldable: ClassVar[bool] = True
     text: str
     done: bool = False
@@ -117,15 +117,15 @@ class ThoughtItem(Item):
 
 
 @dataclass(slots=True, eq=False)
-class RetryItem(Item):
-    """An answer that was lost or is none, and that the model is asked again."""
+class LineItem(Item):
+    """A line that stays as it is: an answer asked for again, the end of a turn by the user, what a turn took."""
 
-    classes: ClassVar[str] = "retry"
-    retrying: events.Retrying
+    text: str
+    style: str
 
     def draw(self, width: int, now: float) -> Content:
-        """Return what happened, and what is waited for."""
-        return styled(self.retrying.words, "$text-warning")
+        """Return the line in its style."""
+        return styled(self.text, self.style)
 
 
 @dataclass(slots=True, eq=False)
@@ -135,7 +135,7 @@ class CallItem(Item):
     `began` and `asked` are by the clock of the chat, in seconds; the time in which the user was asked does not count.
     """
 
-    classes: ClassVar[str] = "call"
+    classes: str = field(default="call", kw_only=True)
     foldable: ClassVar[bool] = True
     tool: str
     arguments: Mapping[str, Any]
@@ -186,7 +186,7 @@ class CallItem(Item):
 class MeasuredItem(Item):
     """Candidates measured one after the other, as they were at that time."""
 
-    classes: ClassVar[str] = "measured"
+    classes: str = field(default="measured", kw_only=True)
     rows: list[ListedCandidate]
 
     def draw(self, width: int, now: float) -> Content:
@@ -208,7 +208,7 @@ class MeasuredItem(Item):
 class FailedItem(Item):
     """An error."""
 
-    classes: ClassVar[str] = "failed"
+    classes: str = field(default="failed", kw_only=True)
     message: str
     hint: str = ""
 
@@ -216,34 +216,6 @@ class FailedItem(Item):
         """Return what happened and what to do."""
         message, hint = clip(self.message, LONGEST_TEXT), clip(self.hint, LONGEST_TEXT)
         return assemble((message, "$text-error"), (f"\n→ {hint}" if hint else "", "dim"))
-
-
-@dataclass(slots=True, eq=False)
-class InterruptedItem(Item):
-    """The end of a turn by the user."""
-
-    classes: ClassVar[str] = "interrupted"
-    during: str
-
-    def draw(self, width: int, now: float) -> Content:
-        """Return what was interrupted."""
-        during = f" during {self.during}" if self.during else ""
-        return styled(f"interrupted{during}; what was done is kept", "$text-warning")
-
-
-@dataclass(slots=True, eq=False)
-class CostItem(Item):
-    """Time, tokens and price of a turn."""
-
-    classes: ClassVar[str] = "cost"
-    answered: events.Answered
-
-    def draw(self, width: int, now: float) -> Content:
-        """Return time, tokens and price in one line."""
-        a = self.answered
-        price = "price unknown" if a.dollars is None else wording.dollars(a.dollars)
-        tokens = f"{wording.amount(a.input_tokens)} in, {wording.amount(a.output_tokens)} out"
-        return styled(f"{wording.seconds(a.seconds)} · {tokens} · {price}", "dim")
 
 
 class Items:
@@ -281,7 +253,7 @@ class Items:
             case events.ThoughtDelta():
                 return self._think(event.text)
             case events.Retrying():
-                return self.add(RetryItem(event))
+                return self.add(LineItem(event.words, "$text-warning", classes="retry"))
             case events.ToolCalled():
                 call = self.running[event.call] = CallItem(event.tool, event.arguments, self.clock())
                 return self.add(call)
@@ -301,9 +273,12 @@ class Items:
                     return [last, *self._end(None)]
                 return self._end(FailedItem(event.message, event.hint))
             case events.Interrupted():
-                return self._end(InterruptedItem(event.during))
+                during = f" during {event.during}" if event.during else ""
+                text = f"interrupted{during}; what was done is kept"
+                return self._end(LineItem(text, "$text-warning", classes="interrupted"))
             case events.Answered():
-                return self._end(CostItem(event) if event.input_tokens or event.output_tokens else None)
+                asked = event.input_tokens or event.output_tokens
+                return self._end(LineItem(_cost(event), "dim", classes="cost") if asked else None)
             case _:
                 return []
 
@@ -373,6 +348,13 @@ class Items:
             call.state, call.seconds = "stopped", call.took(self.clock())
         self.running.clear()
         return [*stopped, *(self.add(item) if item is not None else self._end_answer())]
+
+
+def _cost(a: events.Answered) -> str:
+    """Return time, tokens and price of a turn."""
+    price = "price unknown" if a.dollars is None else wording.dollars(a.dollars)
+    tokens = f"{wording.amount(a.input_tokens)} in, {wording.amount(a.output_tokens)} out"
+    return f"{wording.seconds(a.seconds)} · {tokens} · {price}"
 
 
 def part_end(text: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -96,25 +97,23 @@ class History:
 class Prompt(TextArea):
     """Text area for a prompt; `completions` is the list above it. What the keys mean depends on both."""
 
+    @dataclass
     class Sent(Message):
         """The user sent a prompt."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
+    @dataclass
     class Key(Message):
         """A key that is not for the prompt: one that scrolls the chat, ctrl+u with queued messages, or ctrl+d."""
 
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
+        key: str
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", show=False),
     ]
 
-    def __init__(self, folder: Path, history: History, completions: Completions, *, placeholder: str = "") -> None:
+    def __init__(self, folder: Path, history: History, completions: OptionList, *, placeholder: str = "") -> None:
         super().__init__(
             soft_wrap=True, show_line_numbers=False, highlight_cursor_line=False, compact=True, placeholder=placeholder
         )
@@ -300,17 +299,13 @@ class Prompt(TextArea):
         self._list.highlighted = 0 if offered else None
 
 
-class Completions(OptionList, can_focus=False):
-    """Completions above the prompt."""
-
-
 class PromptBox(Vertical):
     """The prompt with its completions above it."""
 
     def __init__(self, folder: Path, history: History, *, placeholder: str = "", id: str | None = None) -> None:
         super().__init__(id=id)
-        self._list = Completions(compact=True, markup=False, id="completions")
-        self._list.display = False
+        self._list = OptionList(compact=True, markup=False, id="completions")
+        self._list.can_focus = self._list.display = False
         self.prompt = Prompt(folder, history, self._list, placeholder=placeholder)
 
     def compose(self) -> ComposeResult:

@@ -12,7 +12,7 @@ from textual.widget import Widget
 from forewarp.agent.events import Spent
 from forewarp.agent.settings import Settings
 from forewarp.agent.tui import wording
-from forewarp.agent.tui.items import Items, MarkdownItem, RetryItem, ThoughtItem
+from forewarp.agent.tui.items import Items, LineItem, MarkdownItem, ThoughtItem
 from forewarp.agent.tui.printable import TextPart, assemble
 
 SEPARATOR = " · "
@@ -77,7 +77,7 @@ def activity(items: Items, *, asking: bool, summarising: bool) -> str:
             return "writing"
         case ThoughtItem(done=False):
             return "thinking"
-        case RetryItem():
+        case LineItem(classes="retry"):
             return "asking again"
         case _ if summarising:
             return "summarising the conversation"

@@ -29,10 +29,10 @@ from forewarp.agent.tui.items import (
     LONGEST_PART,
     LONGEST_TEXT,
     CallItem,
-    CostItem,
     FailedItem,
     Item,
     Items,
+    LineItem,
     MarkdownItem,
     MeasuredItem,
     UserItem,
@@ -121,7 +121,8 @@ def test_only_turns_of_a_model_say_what_they_took() -> None:
     log.take(Answered(""))
     assert log.all == []
     log.take(Answered("", 10, 5))
-    assert isinstance(log.all[0], CostItem)
+    assert isinstance(log.all[0], LineItem)
+    assert log.all[0].classes == "cost"
 
 
 @pytest.mark.parametrize(
