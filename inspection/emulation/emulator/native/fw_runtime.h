@@ -43,7 +43,8 @@ typedef void (*Meeting)(void** lanes);
 
 extern "C" {
 /// Waits for `count` threads of the block (0: all that are left); returns how many brought a predicate other than 0.
-int fw_barrier(int id, int count, int predicate, bool arrive_only);
+/// `line` and `column` are the call's in the source: the compiler may have made code for one barrier twice.
+int fw_barrier(int id, int count, int predicate, bool arrive_only, unsigned line, unsigned column);
 /// Waits for the lanes of `mask` to call with the same `meeting`; the last one runs it.
 void fw_meet(unsigned mask, Meeting meeting, void* mine);
 /// Returns the lanes that are at this call together: those that cannot come are not waited for.

@@ -39,6 +39,7 @@ struct Fiber {
     Meeting meeting;
     void* mine;
     const void* at;
+    unsigned line, column;
 };
 
 Fiber fibers[MAX_THREADS];
@@ -119,10 +120,11 @@ void compare_places() {
         if (one.state != BARRIER || one.barrier != 0) continue;
         if (!first) first = &one;
         if (one.at == first->at) continue;
+        const bool beside = one.line == first->line && one.column != first->column;
         if (!known("divergent barrier", one.at))
-            report("divergent barrier", one.at, first->at,
-                   "thread %u is at this barrier while thread %u is at another one, which is undefined", i,
-                   unsigned(first - fibers));
+            report("divergent barrier", one.at, beside ? nullptr : first->at,
+                   "thread %u is at this barrier while thread %u is at another one%s, which is undefined", i,
+                   unsigned(first - fibers), beside ? " in the same line" : "");
         count_more("divergent barrier", one.at, 1);
         return;
     }
@@ -270,7 +272,7 @@ unsigned thread_count() { return threads; }
 
 extern "C" {
 
-int fw_barrier(int id, int count, int predicate, bool arrive_only) {
+int fw_barrier(int id, int count, int predicate, bool arrive_only, unsigned line, unsigned column) {
     if (id < 0 || id >= BARRIERS) fw_trap("failed", "a barrier's number is not from 0 to 15");
     settle_conflicts();
     Fiber& me = fibers[current];
@@ -280,6 +282,7 @@ int fw_barrier(int id, int count, int predicate, bool arrive_only) {
         return 0;
     }
     me.state = BARRIER, me.barrier = id, me.count = count, me.predicate = predicate, me.at = __builtin_return_address(0);
+    me.line = line, me.column = column;
     try_barrier(id);
     if (me.state != READY) leave();
     return me.result;

@@ -100,6 +100,14 @@ def test_barriers_in_two_branches_are_divergent_although_the_counts_fit(checks: 
     assert "which is undefined" in finding.message
 
 
+def test_barriers_in_two_branches_on_one_line_are_divergent(checks: LocalExecutor) -> None:
+    branches = "if (threadIdx.x % 2) { __syncthreads(); } else { n += 1; __syncthreads(); }"
+    candidate = samples.kernel(f"{samples.RIGHT_DOUBLE}{branches}\nif (n < 0) y[0] = n;")
+    finding = found(run(checks, samples.DOUBLE, candidate), "divergent barrier")
+    assert finding.where == f"k, line {line_of(candidate, branches)}"
+    assert "another one in the same line, which is undefined" in finding.message
+
+
 def test_one_barrier_in_a_loop_is_not_divergent(checks: LocalExecutor) -> None:
     body = samples.RIGHT_DOUBLE + "for (int k = 0; k < 6; k++) {\nif (k == int(threadIdx.x)) n++;\n__syncthreads();\n}"
     check = run(checks, samples.DOUBLE, samples.kernel(body + "\nif (n < 0) y[0] = n;"))

@@ -167,8 +167,8 @@ FW_RED(dec, atomicDec)
 template <class T, class D, class A, class B>
 inline void atom_cas(D& d, char* p, A a, B b) { out(d, atomicCAS(reinterpret_cast<T*>(p), in<T>(a), in<T>(b))); }
 
-FW_HERE void barrier(int id = 0, int count = 0) { fw_barrier(id, count, 0, false); }
-FW_HERE void barrier_arrive(int id, int count) { fw_barrier(id, count, 0, true); }
+FW_HERE void barrier(int id = 0, int count = 0, FW_AT) { fw_barrier(id, count, 0, false, at.line(), at.column()); }
+FW_HERE void barrier_arrive(int id, int count) { fw_barrier(id, count, 0, true, 0, 0); }
 FW_HERE void warp_sync(unsigned mask) { fw_meet(mask, nullptr, nullptr); }
 
 template <class... H>

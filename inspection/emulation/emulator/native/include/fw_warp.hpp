@@ -1,10 +1,16 @@
 // Barriers, warp operations, atomics and loads with cache hints.
 #pragma once
 
-inline __attribute__((always_inline)) void __syncthreads() { fw::fw_barrier(0, 0, 0, false); }
-inline __attribute__((always_inline)) int __syncthreads_count(int p) { return fw::fw_barrier(0, 0, p, false); }
-inline __attribute__((always_inline)) int __syncthreads_or(int p) { return fw::fw_barrier(0, 0, p, false) != 0; }
-inline __attribute__((always_inline)) int __syncthreads_and(int p) { return fw::fw_barrier(0, 0, !p, false) == 0; }
+namespace fw {
+inline __attribute__((always_inline)) int barrier_at(int p, std::source_location at) {
+    return fw_barrier(0, 0, p, false, at.line(), at.column());
+}
+}
+#define FW_AT std::source_location at = std::source_location::current()
+inline __attribute__((always_inline)) void __syncthreads(FW_AT) { fw::barrier_at(0, at); }
+inline __attribute__((always_inline)) int __syncthreads_count(int p, FW_AT) { return fw::barrier_at(p, at); }
+inline __attribute__((always_inline)) int __syncthreads_or(int p, FW_AT) { return fw::barrier_at(p, at) != 0; }
+inline __attribute__((always_inline)) int __syncthreads_and(int p, FW_AT) { return fw::barrier_at(!p, at) == 0; }
 inline __attribute__((always_inline)) void __syncwarp(unsigned mask = 0xffffffffu) { fw::fw_meet(mask, nullptr, nullptr); }
 inline __attribute__((always_inline)) unsigned __activemask() { return fw::fw_together(); }
 inline void __threadfence() { fw::fw_fence(); }

@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <limits>
+#include <source_location>
 #include <type_traits>
 #include <utility>
 
