@@ -6,7 +6,6 @@ They stand apart because the controller, which asks for them, does without torch
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from forewarp.core.checking import CheckedHow
 from forewarp.core.values import Candidate, DeviceKind, Target
@@ -52,7 +51,8 @@ class TraceFileJob(WorkerJob):
 class CheckJob(TaskJob):
     """Run a candidate on the CPU in about `budget_s` seconds and `memory` bytes; `cache` keeps a compiled emulator."""
 
-    how: ClassVar[CheckedHow]
+    run = "forewarp.inspection.emulation.jobs:check"
+    how: CheckedHow
     triton: bool = False  # it is interpreted, not compiled
     candidate: Candidate
     budget_s: float
@@ -63,27 +63,3 @@ class CheckJob(TaskJob):
     def device(self) -> DeviceKind:
         """The CPU, whatever the target."""
         return "cpu"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InterpretJob(CheckJob):
-    """Run a candidate in Triton's interpreter."""
-
-    run = "forewarp.inspection.emulation.jobs:interpret"
-    how = "CPU-interpreted"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EmulateJob(CheckJob):
-    """Run a candidate in the CUDA emulator."""
-
-    run = "forewarp.inspection.emulation.jobs:emulate"
-    how = "CPU-emulated"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SanitizeJob(CheckJob):
-    """Run a C++ candidate under the compiler's sanitizers."""
-
-    run = "forewarp.inspection.emulation.jobs:sanitize"
-    how = "CPU-sanitized"

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from forewarp.core import serde
-from forewarp.core.checking import Check
+from forewarp.core.checking import Check, CheckedHow
 from forewarp.core.errors import CandidateError, TaskError, UsageError, WorkerError
 from forewarp.core.protocols import Subject
 from forewarp.core.validation import WorkloadReport
@@ -49,17 +49,17 @@ from forewarp.gpu_runner.worker.requests import (
     ValidateJob,
 )
 from forewarp.inspection import traced
-from forewarp.inspection.jobs import CheckJob, DescribeJob, EmulateJob, InterpretJob, SanitizeJob
+from forewarp.inspection.jobs import CheckJob, DescribeJob
 from forewarp.inspection.tracing.values import SourceFile, Trace
 
 SIGNATURES_VERSION = "6"
 SEEDS_VERSION = "4"
 """Rises whenever the same reference gives other seeds."""
-_CHECKS: dict[Language, type[CheckJob]] = {
-    "triton": InterpretJob,
-    "python": InterpretJob,
-    "cuda": EmulateJob,
-    "cpp": SanitizeJob,
+_CHECKED_HOW: dict[Language, CheckedHow] = {
+    "triton": "CPU-interpreted",
+    "python": "CPU-interpreted",
+    "cuda": "CPU-emulated",
+    "cpp": "CPU-sanitized",
 }
 _CHECK_START_S = 30.0
 """For starting a process and running the reference, beyond the time that a check itself may take."""
@@ -314,7 +314,8 @@ class LocalExecutor:
         """
         if candidate.language != "python":
             plans.parse(candidate)
-        job = _CHECKS[candidate.language](
+        job = CheckJob(
+            how=_CHECKED_HOW[candidate.language],
             task=task.without_seeds(),
             target=self._target if self._target.kind == "cuda" else known_targets()["h200"],
             candidate=candidates.with_chosen(candidate),

@@ -9,7 +9,7 @@ import contextlib
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar
@@ -73,6 +73,14 @@ class Judged:
         return replace(self, workload=replace(self.workload, error=error), findings=findings)
 
 
+CaseJudge = Callable[..., Judged]
+"""Runs a candidate on what is on stage, and compares.
+
+Takes `limit_s`, whether a `sample` of programs is run, and whether it is the `first` case, which may be run in several
+ways.
+"""
+
+
 class ShapeRefused(Exception):
     """The reference, or the plan, does not go with the shapes that were tried."""
 
@@ -94,17 +102,6 @@ class Bounds:
     unsuited: tuple[str, str]
 
 
-class CandidateRunner(ABC):
-    """A candidate in a process of its own, ready to run on a scene."""
-
-    refused: Judged | None = None
-    """Judgement of a candidate that cannot run at all; None for others."""
-
-    @abstractmethod
-    def judge(self, limit_s: float, *, sample: bool, first: bool) -> Judged:
-        """Run the candidate on what is on stage, and compare; the `first` case may be run in several ways."""
-
-
 class Checker(ABC):
     """Checks a candidate on the first kind of workloads that the reference can run."""
 
@@ -116,8 +113,8 @@ class Checker(ABC):
         self.job, self.candidate = job, job.candidate
 
     @abstractmethod
-    def runner(self, scene: Scene) -> contextlib.AbstractContextManager[CandidateRunner]:
-        """Start the candidate for a scene."""
+    def started(self, scene: Scene) -> contextlib.AbstractContextManager[CaseJudge | Judged]:
+        """Start the candidate for a scene; yield what judges it, or the judgement of one that cannot run at all."""
 
     def check(self) -> Check:
         """Check all workloads."""
@@ -252,15 +249,15 @@ class Checker(ABC):
             how = self.job.how
             message = f"too slow for a check ({how}) at any shape that the reference can be shrunk to; allow more time"
             return unjudged(workload, message, scene.plan.programs)
-        with self.runner(scene) as runner:
-            if runner.refused is not None:
-                return runner.refused
+        with self.started(scene) as judge:
+            if isinstance(judge, Judged):
+                return judge
             case_s = max(LEAST_S, (0.8 if sample else _SHARE) * (started + limit_s - time.monotonic()))
             judged: Judged | None = None
             for name in scene.stage.cases(0):
                 begun = time.monotonic()
                 scene.stage.prepare(0)
-                now = runner.judge(case_s, sample=sample, first=judged is None)
+                now = judge(case_s, sample=sample, first=judged is None)
                 judged = now if judged is None else judged.joined(now, name)
                 took = time.monotonic() - begun
                 late = time.monotonic() + took > started + limit_s / 2

@@ -6,6 +6,7 @@ import contextlib
 import tempfile
 from collections.abc import Generator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,7 +15,7 @@ from forewarp.core.checking import Check, CheckedWorkload, CheckStatus
 from forewarp.core.values import Workload
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.worker.check import POISON_BYTE, Mismatch
-from forewarp.inspection.emulation.check import Bounds, CandidateRunner, Checker, Judged, unjudged
+from forewarp.inspection.emulation.check import Bounds, CaseJudge, Checker, Judged, unjudged
 from forewarp.inspection.emulation.emulator import build, ptx
 from forewarp.inspection.emulation.emulator.run import Emulation, Ending
 from forewarp.inspection.emulation.scene import Scene
@@ -70,34 +71,29 @@ class EmulatorCheck(Checker):
         return judged.finding(self._emulation.look(shape), own)
 
     @contextlib.contextmanager
-    def runner(self, scene: Scene) -> Generator[CandidateRunner]:
+    def started(self, scene: Scene) -> Generator[CaseJudge | Judged]:
         """Compile the candidate for the scene's constants."""
-        runner, refused = _Emulated(scene, self._emulation), self._emulation.prepare(scene.plan)
-        if refused is not None:
-            runner.refused = unjudged(scene.workload, refused.message, scene.plan.programs, _STATUS[refused.ending])
-        yield runner
+        refused = self._emulation.prepare(scene.plan)
+        if refused is None:
+            yield partial(self._judge, scene)
+        else:
+            yield unjudged(scene.workload, refused.message, scene.plan.programs, _STATUS[refused.ending])
 
-
-class _Emulated(CandidateRunner):
-    def __init__(self, scene: Scene, emulation: Emulation) -> None:
-        self._scene, self._emulation = scene, emulation
-
-    def judge(self, limit_s: float, *, sample: bool, first: bool) -> Judged:
+    def _judge(self, scene: Scene, limit_s: float, *, sample: bool, first: bool) -> Judged:
         """Run the candidate; if it is right the `first` time, once more with threads and blocks in descending order.
 
         That is done where the program runs threads of its own.
         """
-        judged = self._judge(limit_s, sample=sample)
+        judged = self._judge_once(scene, limit_s, sample=sample)
         if judged.status != "ok" or not first or sample or not self._emulation.both_orders:
             return judged
-        self._scene.stage.prepare(0)
-        again = self._judge(limit_s, descending=True)
+        scene.stage.prepare(0)
+        again = self._judge_once(scene, limit_s, descending=True)
         if again.slow or again.status == "unsupported":
             return judged  # only blocks that run in order can wait for each other's results
         return judged.joined(again, "only where threads and blocks run in descending order, so the order matters")
 
-    def _judge(self, limit_s: float, *, descending: bool = False, sample: bool = False) -> Judged:
-        scene = self._scene
+    def _judge_once(self, scene: Scene, limit_s: float, *, descending: bool = False, sample: bool = False) -> Judged:
         outcome = self._emulation.run(scene, limit_s, descending=descending, sample=sample)
         programs = scene.plan.programs
         partial = sample and outcome.ending == "ok" and outcome.blocks < programs

@@ -12,16 +12,17 @@ import tempfile
 import time
 from collections.abc import Generator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from forewarp.core import serde
 from forewarp.core.checking import CheckedWorkload, CheckStatus, Finding
-from forewarp.core.values import Candidate, Workload
+from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker import protections
 from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.watch import run_watched
-from forewarp.inspection.emulation.check import Bounds, CandidateRunner, Checker, Judged, ShapeRefused
+from forewarp.inspection.emulation.check import Bounds, CaseJudge, Checker, Judged, ShapeRefused
 from forewarp.inspection.emulation.interpreter.child import Born, live
 from forewarp.inspection.emulation.scene import Scene, ShapeOnly
 from forewarp.inspection.emulation.shapes import Constants, Shrinker, Size, defaults
@@ -59,10 +60,10 @@ class InterpreterCheck(Checker):
     )
 
     @contextlib.contextmanager
-    def runner(self, scene: Scene) -> Generator[CandidateRunner]:
+    def started(self, scene: Scene) -> Generator[CaseJudge | Judged]:
         """Start the candidate's process."""
-        with _Confined(self.job, scene, self.candidate) as child:
-            yield _Interpreted(scene, child)
+        with _Confined(self.job, scene) as child:
+            yield partial(_judge, scene, child)
 
     def suited(self, shrinker: Shrinker, judged: Judged, used: Constants) -> Judged:
         """Let a candidate that has sizes of the task in its code off, and look again at what its blocks do not suit."""
@@ -121,7 +122,7 @@ class InterpreterCheck(Checker):
             scene = self.shape_only(shrinker, constants)
         except Exception as e:  # the reference's own code may raise anything
             return {**_NOTHING, "message": f"{type(e).__name__}: {e}"}
-        with _Confined(self.job, scene, self.candidate) as child:
+        with _Confined(self.job, scene) as child:
             return child.run(_LOOK_S, sample=False)
 
 
@@ -132,56 +133,53 @@ def hidden_by(own: Mapping[str, int], small: Mapping[str, int]) -> list[str]:
     ]
 
 
-class _Interpreted(CandidateRunner):
-    def __init__(self, scene: Scene, child: _Confined) -> None:
-        self._scene, self._child = scene, child
+def _judge(scene: Scene, child: _Confined, limit_s: float, *, sample: bool, first: bool) -> Judged:
+    """Run the candidate once, however many cases there are."""
+    del first
+    report = child.run(limit_s, sample=sample)
+    findings, suspicions = (
+        tuple(serde.from_data(Finding, f) for f in report[name]) for name in ("findings", "suspicions")
+    )
 
-    def judge(self, limit_s: float, *, sample: bool, first: bool) -> Judged:
-        del first
-        scene, report = self._scene, self._child.run(limit_s, sample=sample)
-        findings, suspicions = (
-            tuple(serde.from_data(Finding, f) for f in report[name]) for name in ("findings", "suspicions")
-        )
+    def judged(status: CheckStatus, message: str = "", error: float | None = None, slow: float = 0.0) -> Judged:
+        grid = report["programs"], report["grid"]
+        seen = CheckedWorkload(scene.workload.name, scene.workload.constants, *grid, error, message)
+        return Judged(status, seen, findings, slow, report["reach"])
 
-        def judged(status: CheckStatus, message: str = "", error: float | None = None, slow: float = 0.0) -> Judged:
-            grid = report["programs"], report["grid"]
-            seen = CheckedWorkload(scene.workload.name, scene.workload.constants, *grid, error, message)
-            return Judged(status, seen, findings, slow, report["reach"])
-
-        match report["outcome"]:
-            case "slow":
-                seconds = report["estimate"]
-                return judged("unsupported", f"would take {seconds:.0f} s at this shape", slow=seconds)
-            case "waits" | "unsupported":
-                return judged("unsupported", report["message"])
-            case "stuck":
-                hint = "an endless loop, or too large a shape for the time allowed"
-                # At a small enough shape, whatever ends at all ends in time.
-                return judged("failed", f"{report['message']}: {hint}", slow=_STUCK * limit_s)
-            case "failed":
-                return judged("failed", report["message"])
-            case _:
-                pass
-        try:
-            scene.stage.check_inputs()
-            if report["partial"]:
-                scene.fill_unwritten()
-            return judged("ok", error=scene.stage.compare(0))
-        except Mismatch as e:
-            error = None
-            with contextlib.suppress(RuntimeError, ValueError):  # of another shape or type than the reference's
-                error = scene.stage.error(0)
-            wrong = judged("incorrect", str(e), error)
-            return replace(wrong, findings=(*findings, *suspicions))
+    match report["outcome"]:
+        case "slow":
+            seconds = report["estimate"]
+            return judged("unsupported", f"would take {seconds:.0f} s at this shape", slow=seconds)
+        case "waits" | "unsupported":
+            return judged("unsupported", report["message"])
+        case "stuck":
+            hint = "an endless loop, or too large a shape for the time allowed"
+            # At a small enough shape, whatever ends at all ends in time.
+            return judged("failed", f"{report['message']}: {hint}", slow=_STUCK * limit_s)
+        case "failed":
+            return judged("failed", report["message"])
+        case _:
+            pass
+    try:
+        scene.stage.check_inputs()
+        if report["partial"]:
+            scene.fill_unwritten()
+        return judged("ok", error=scene.stage.compare(0))
+    except Mismatch as e:
+        error = None
+        with contextlib.suppress(RuntimeError, ValueError):  # of another shape or type than the reference's
+            error = scene.stage.error(0)
+        wrong = judged("incorrect", str(e), error)
+        return replace(wrong, findings=(*findings, *suspicions))
 
 
 class _Confined:
     """The candidate's process, watched by one of its own; a context manager that ends both."""
 
-    def __init__(self, job: CheckJob, scene: ShapeOnly, candidate: Candidate) -> None:
+    def __init__(self, job: CheckJob, scene: ShapeOnly) -> None:
         self._folder = tempfile.mkdtemp(prefix="check-")
         ours, theirs = socket.socketpair()
-        born = Born(candidate, self._folder, job, scene)
+        born = Born(self._folder, job, scene)
         self._pid = os.fork()
         if self._pid == 0:
             ours.close()

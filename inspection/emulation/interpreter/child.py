@@ -58,7 +58,7 @@ def live(born: Born, line: socket.socket, *, contained: bool) -> None:
 
 def _runner(born: Born) -> KernelRun | Report:
     try:
-        return ModuleRun(born) if born.candidate.language == "python" else PlanRun(born)
+        return ModuleRun(born) if born.job.candidate.language == "python" else PlanRun(born)
     except Unsupported as e:
         return {"outcome": "unsupported", "message": str(e)}
     except Exception as e:

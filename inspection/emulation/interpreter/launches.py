@@ -90,7 +90,7 @@ class PlanRun(KernelRun):
     def __init__(self, born: Born) -> None:
         """Raises `builder.Unsupported`, and what importing the source raises."""
         super().__init__(born, in_kernel=True)
-        module = import_text(born.candidate.source)
+        module = import_text(born.job.candidate.source)
         self.path = str(Path(str(module.__file__)))
         self._addresses: dict[str, int] = {}
         self._scratch: list[torch.Tensor] = []
@@ -231,7 +231,7 @@ class ModuleRun(KernelRun):
 
     def __init__(self, born: Born) -> None:
         """Raises `Unsupported`, and what importing the module raises."""
-        if "cpp_extension" in born.candidate.source:
+        if "cpp_extension" in born.job.candidate.source:
             raise Unsupported("the module builds a C++ or CUDA extension, which is not interpreted")
         super().__init__(born, in_kernel=False)
         self._recorder = Recorder(Path(born.folder))
@@ -241,7 +241,7 @@ class ModuleRun(KernelRun):
         self._windows: dict[tuple[Any, ...], int] = {}
         self._open: dict[str, tuple[Buffer, int]] = {}
         self.kernels.on_launch(self._launched, self._pointer)
-        self._source, self._call = born.candidate.source, None
+        self._source, self._call = born.job.candidate.source, None
         if not born.own_shape:
             with self._pretending(), self._poisoned:
                 self._call = self._bound(self.scene.weights)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from forewarp.core.values import Candidate
 from forewarp.inspection.emulation.scene import Scene, ShapeOnly
 from forewarp.inspection.jobs import CheckJob
 
@@ -80,7 +79,6 @@ class Pace:
 class Born:
     """Inputs of the confined process; it may change the scene's buffers and the files in `folder`, and nothing else."""
 
-    candidate: Candidate
     folder: str
     job: CheckJob
     scene: Any
