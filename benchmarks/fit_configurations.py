@@ -182,7 +182,7 @@ def judge(spaces: Sequence[Measured], out: Path) -> None:
             orders[name].append(order)
         for name, order in zip(names[-2:], fed_back(s, *trees), strict=True):
             orders[name].append(order)
-        orders["physics"].append(s.times(False).order())
+        orders["physics"].append(physics.fastest_first(s.times(False).seconds))
         orders["listed"].append(list(range(len(s.us))))
         if s.card == "h100":
             for name, order in zip(
@@ -229,8 +229,8 @@ def left_out(spaces: Sequence[Measured], kernels: Sequence[str] = ()) -> dict[tu
 
 def ordered(s: Measured, cold: Trees, warm: Trees) -> tuple[list[int], list[int], list[int]]:
     """Return the orders without compiling, with all compiled, and with the best of the first compiled."""
-    first = forecasts.corrected(s.counted, s.times(False), s.target, cold).order()
-    second = forecasts.corrected(s.counted, s.times(True), s.target, warm).order()
+    first = physics.fastest_first(forecasts.corrected(s.counted, s.times(False), s.target, cold).seconds)
+    second = physics.fastest_first(forecasts.corrected(s.counted, s.times(True), s.target, warm).seconds)
     head = set(first[:COMPILED])
     return first, second, [i for i in second if i in head] + [i for i in first if i not in head]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -40,13 +40,20 @@ def _reader(kind: Any) -> _Reader | None:
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         inner = [a for a in args if a is not type(None)]
-        read = _reader(inner[0]) if len(inner) == 1 else None
+        if len(inner) > 1:  # a dataclass among plain values is what is written as an object
+            inner = [a for a in inner if dataclasses.is_dataclass(a)]
+            fields = _reader(inner[0]) if len(inner) == 1 else None
+            return None if fields is None else lambda data: fields(data) if isinstance(data, Mapping) else data
+        read = _reader(inner[0])
         return None if read is None else lambda data: None if data is None else read(data)
     if origin is tuple:
         each = [_reader(a) or _same for a in args]
         if args[1:] == (...,):
             return lambda data: tuple(map(each[0], data))
         return lambda data: tuple(read(v) for read, v in zip(each, data, strict=False))
+    if origin is Sequence:
+        item = _reader(args[0]) or _same
+        return lambda data: list(map(item, data))
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         value = _reader(args[1]) or _same
         return lambda data: {k: value(v) for k, v in data.items()}

@@ -28,8 +28,9 @@ from forewarp.tools.requests import USUALLY_COMPILED, TuneRequest
 from forewarp.tools.tuned_tables import TableInUse, check_vllm, own_table, vllm_keys, vllm_table
 from forewarp.tuning import forecasts
 from forewarp.tuning.counting import NotCounted
+from forewarp.tuning.jobs import Observed
 from forewarp.tuning.space import Configuration
-from forewarp.tuning.tuner import Observed, Tried, Tuned, Tuner
+from forewarp.tuning.tuner import Tried, Tuned, Tuner
 
 
 class TriedConfiguration(Part):

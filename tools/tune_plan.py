@@ -25,9 +25,10 @@ from forewarp.tools.session import Session, closing_executors
 from forewarp.tools.tune import TuneJob, TuneResult, command, summary, tuned_kernel
 from forewarp.tools.tuned_tables import own_table
 from forewarp.tuning import forecasts
+from forewarp.tuning.jobs import Observed
 from forewarp.tuning.planned import MOST_PROPOSED, TunableForecaster, choices_of
 from forewarp.tuning.space import Configuration, Space
-from forewarp.tuning.tuner import Observed, Tried, Tuned
+from forewarp.tuning.tuner import Tried, Tuned
 
 LEARNED = "learned"
 """Forecasts of compiled kernels, in the place of the version that those of configurations have."""

@@ -11,8 +11,9 @@ from typing import Any
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Target
 from forewarp.tuning import forecasts
+from forewarp.tuning.jobs import Observed
 from forewarp.tuning.space import Configuration
-from forewarp.tuning.tuner import Observed, Tried, Tuned
+from forewarp.tuning.tuner import Tried, Tuned
 
 VLLM_NAMES = {"BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "SPLIT_K"}
 """Meta-parameters of the kernels that vLLM and SGLang read tables for."""

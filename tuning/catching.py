@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from forewarp.tuning.space import Configuration, Space, TensorArgument, proposals
+from forewarp.tuning.space import Argument, Configuration, Space, TensorArgument, proposals
 
 _MOST_HELPERS = 40
 
@@ -192,7 +192,9 @@ def space_of(tuner: Any, arguments: Mapping[str, Any], keywords: Mapping[str, An
         full = {**arguments, **keywords, **config.all_kwargs()}
         configuration = Configuration.of(config)
         derived = {name: rule(full) for name, rule in rules.items()}
-        configurations.append(replace(configuration, derived=derived))
+        values = {name: described(value) for name, value in configuration.values.items()}
+        rest = {name: described(value) for name, value in derived.items()}
+        configurations.append(replace(configuration, values=values, derived=rest))
         sizes: Any = grid({**full, **derived}) if callable(grid) else grid
         sizes = sizes if isinstance(sizes, Sequence) else (sizes or 1,)
         grids.append(tuple(int(n) for n in sizes))
@@ -201,7 +203,7 @@ def space_of(tuner: Any, arguments: Mapping[str, Any], keywords: Mapping[str, An
     return Space(tuner.base_fn.__name__, source, plain, configurations, grids, helpers, constants)
 
 
-def described(value: Any) -> Any:
+def described(value: Any) -> Argument:
     """Return a tensor as its dtype and shape, any other value as it is if it is plain, else None."""
     if hasattr(value, "data_ptr") and hasattr(value, "dtype"):
         return TensorArgument(

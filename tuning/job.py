@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from forewarp.core import serde
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes, digest
@@ -38,10 +39,10 @@ from forewarp.tuning.jobs import (
     KeepTimingsJob,
     NamedLaunch,
     ObserveCallsJob,
+    Observed,
     TimeJob,
 )
 from forewarp.tuning.measuring import Timer, differing_results
-from forewarp.tuning.space import as_data
 
 CALL_S = 30.0
 """Most seconds of processor time for one call, its inputs included."""
@@ -66,10 +67,6 @@ class FileCall:
     do: Callable[[], object]
     attempt: int | None = None
     values: bool = True
-
-    def data(self) -> dict[str, Any]:
-        """Return what names it in a job."""
-        return {"call": self.name, "attempt": self.attempt, "values": self.values}
 
 
 def observe(job: ObserveCallsJob, answer: Channel) -> None:
@@ -101,15 +98,15 @@ def measure(job: TimeJob, answer: Channel) -> None:
 
 
 def _observe(job: ObserveCallsJob) -> dict[str, Any]:
-    found: list[dict[str, Any]] = []
+    found: list[Observed] = []
     with contextlib.ExitStack() as stack:
         try:
             file = _File(job, stack, _without_device(job, stack))
             for call, launches in file.launches(job.calls):
-                found += [{**call.data(), **_described(one, more=job.space)} for one in launches]
+                found += [_observed(call, one, more=job.space) for one in launches]
         except NoCall as e:
             return {"status": "failed", "log": str(e), "hint": CALLS}
-    return {"status": "ok", "log": "", "spaces": found, "problems": file.problems()}
+    return {"status": "ok", "log": "", "observed": serde.to_data(found), "problems": file.problems()}
 
 
 def _compile(job: CompileShareJob) -> dict[str, Any]:
@@ -374,10 +371,10 @@ def _with_gradient(guess: calls.Guess) -> list[Any]:
     return [v.grad for v in guess.values if isinstance(v, torch.Tensor) and v.grad is not None]
 
 
-def _described(launch: TunedLaunch, *, more: bool) -> dict[str, Any]:
-    """Return the space of a launch, with `more` than the author's configurations, and what tells its calls apart."""
+def _observed(call: FileCall, launch: TunedLaunch, *, more: bool) -> Observed:
+    """Return a launch with its space, `more` than the author's configurations in it, and what tells its calls apart."""
     listed = len(launch.configs)
     launch = launch.widened() if more else launch
     space = space_of(launch.tuner, launch.arguments, launch.keywords, launch.configs)
-    keys = [k for k in getattr(launch.tuner, "keys", ()) if k in space.arguments]
-    return {"space": as_data(space), "listed": listed, "key": {k: space.arguments[k] for k in keys}}
+    keys = {k: space.arguments[k] for k in getattr(launch.tuner, "keys", ()) if k in space.arguments}
+    return Observed(call.name, space, keys, call.attempt, call.values, listed)

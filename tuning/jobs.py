@@ -5,11 +5,13 @@ They stand apart because the controller, which asks for them, does without torch
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from forewarp.core.values import Target
 from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
 from forewarp.inspection.tracing.values import SourceFile
+from forewarp.tuning.space import Argument, Space
 
 TRITON_CACHE = "cache/triton"
 """Folder of a compiling child's kernels, within its own."""
@@ -25,6 +27,27 @@ class NamedLaunch:
     attempt: int | None
     values: bool
     kernel: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """An autotuned kernel in one call; `key` holds the arguments by which Triton tells calls apart.
+
+    `attempt` numbers the guess that the call's arguments are; None where they are the file's own or were given.
+    `values` is false where the call's tensors had shapes only. Configurations from `listed` on are not the author's.
+    """
+
+    call: str
+    space: Space
+    key: Mapping[str, Argument]
+    attempt: int | None = None
+    values: bool = True
+    listed: int = 0
+
+    @property
+    def launch(self) -> NamedLaunch:
+        """Name of the launch in a job."""
+        return NamedLaunch(self.call, self.attempt, self.values, self.space.kernel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,10 +118,6 @@ class Times:
     waves: Numbers
     fits: NDArray[np.bool_]
 
-    def order(self, labels: Sequence[str] = ()) -> list[int]:
-        """Return the places of the configurations, as `fastest_first` does."""
-        return fastest_first(self.seconds, labels)
-
 
 def fastest_first(seconds: Numbers, labels: Sequence[str] = ()) -> list[int]:
     """Return the places of configurations, the fastest first; equal ones by their labels, or as listed.

@@ -64,10 +64,10 @@ class TensorArgument:
     @property
     def elements(self) -> int:
         """Number of elements."""
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+        return math.prod(self.shape)
+
+
+Argument = TensorArgument | bool | int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Space:
 
     kernel: str
     source: str
-    arguments: Mapping[str, Any]
+    arguments: Mapping[str, Argument]
     configurations: Sequence[Configuration]
     grids: Sequence[tuple[int, ...]]
     helpers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -128,52 +128,3 @@ def _widened(name: str, values: Sequence[Any]) -> list[Any]:
     least = LEAST_TILE if low >= LEAST_TILE else 1
     powers = [1 << n for n in range(low.bit_length() - 2, high.bit_length() + 1) if n >= 0]
     return [v for v in powers if low <= v <= high or least <= v <= most]
-
-
-def as_data(space: Space) -> dict[str, Any]:
-    """Return a space as JSON holds it; values that are neither numbers nor text become text."""
-    return {
-        "kernel": space.kernel,
-        "source": space.source,
-        "arguments": {
-            n: {"dtype": v.dtype, "shape": list(v.shape)} if isinstance(v, TensorArgument) else v
-            for n, v in space.arguments.items()
-        },
-        "configurations": [
-            {
-                "values": {n: _plain(v) for n, v in c.values.items()},
-                "warps": c.warps,
-                "stages": c.stages,
-                "blocks": c.blocks,
-                "registers": c.registers,
-                "derived": {n: _plain(v) for n, v in c.derived.items()},
-                "hooked": c.hooked,
-            }
-            for c in space.configurations
-        ],
-        "grids": [list(g) for g in space.grids],
-        "helpers": dict(space.helpers),
-        "constants": dict(space.constants),
-    }
-
-
-def from_data(data: Mapping[str, Any]) -> Space:
-    """Return the space that `as_data` made."""
-    arguments = {
-        n: TensorArgument(v["dtype"], tuple(v["shape"])) if isinstance(v, dict) else v
-        for n, v in data["arguments"].items()
-    }
-    return Space(
-        data["kernel"],
-        data["source"],
-        arguments,
-        [Configuration(**c) for c in data["configurations"]],
-        [tuple(g) for g in data["grids"]],
-        data["helpers"],
-        data["constants"],
-    )
-
-
-def _plain(value: Any) -> Any:
-    value = getattr(value, "value", value)
-    return value if isinstance(value, bool | int | float | str) or value is None else str(value)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from forewarp.core import serde
 from forewarp.core.errors import CandidateError, WorkerError
 from forewarp.core.trees import Array
 from forewarp.core.values import Target
@@ -30,12 +31,13 @@ from forewarp.tuning.jobs import (
     CALLS,
     TRITON_CACHE,
     CompileShareJob,
+    DevicelessJob,
     KeepTimingsJob,
-    NamedLaunch,
     ObserveCallsJob,
+    Observed,
     TimeJob,
 )
-from forewarp.tuning.space import Space, from_data
+from forewarp.tuning.space import Space
 
 OBSERVE_S, COMPILE_S, MEASURE_S = 180.0, 600.0, 600.0
 MEMORY = 16 << 30
@@ -45,27 +47,6 @@ CHECKED = 3
 MOST_JOBS = 16
 MOST_PROBLEMS = 5
 """Reasons that are told why no kernel was found."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """An autotuned kernel in one call; `key` holds the arguments by which Triton tells calls apart.
-
-    `attempt` numbers the guess that the call's arguments are; None where they are the file's own or were given.
-    `values` is false where the call's tensors had shapes only. Configurations from `listed` on are not the author's.
-    """
-
-    call: str
-    space: Space
-    key: Mapping[str, Any]
-    attempt: int | None = None
-    values: bool = True
-    listed: int = 0
-
-    @property
-    def launch(self) -> NamedLaunch:
-        """Name of the launch in a job."""
-        return NamedLaunch(self.call, self.attempt, self.values, self.space.kernel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,19 +197,8 @@ class Tuner:
         Raises `CandidateError` where nothing in the file launches one.
         """
         with tempfile.TemporaryDirectory(prefix="forewarp-tune-") as made:
-            job = ObserveCallsJob(
-                file=self._file,
-                target=self._target,
-                folder=self._confined(made, OBSERVE_S),
-                calls=tuple(calls),
-                space=self._space,
-                seconds=0.8 * OBSERVE_S,
-            )
-            answer = self._run(job, OBSERVE_S)
-        found = [
-            Observed(s["call"], from_data(s["space"]), s["key"], s["attempt"], s["values"], s["listed"])
-            for s in answer["spaces"]
-        ]
+            answer = self._without_device(ObserveCallsJob, made, OBSERVE_S, calls=tuple(calls))
+        found = [serde.from_data(Observed, data) for data in answer["observed"]]
         problems: list[str] = answer["problems"]
         if not found:
             said = "".join(f"\n- {p}" for p in problems[:MOST_PROBLEMS])
@@ -261,7 +231,7 @@ class Tuner:
         """
         space, name = observed.space, observed.space.kernel
         times = forecasts.forecast(space, self._target)
-        order, seconds = times.order([c.label for c in space.configurations]), times.seconds
+        order, seconds = physics.fastest_first(times.seconds, [c.label for c in space.configurations]), times.seconds
         order = [i for i in order if i < observed.listed or times.fits[i]]
         tried = {
             i: Tried(i, space.configurations[i].label, float(seconds[i] / seconds.min()), proposed=i >= observed.listed)
@@ -292,20 +262,12 @@ class Tuner:
     def keep_timings(self, tuned: Tuned, path: Path) -> str:
         """Have the file's Triton write a kernel's timings into a folder, as its own cache; return why it does not."""
         with tempfile.TemporaryDirectory(prefix="forewarp-tune-") as made:
-            job = KeepTimingsJob(
-                file=self._file,
-                target=self._target,
-                folder=self._confined(made, COMPILE_S),
-                launch=tuned.observed.launch,
-                timings=tuned.timings,
-                space=self._space,
-                seconds=0.8 * COMPILE_S,
-            )
-            problem: str = self._run(job, COMPILE_S)["problem"]
+            launch = tuned.observed.launch
+            answer = self._without_device(KeepTimingsJob, made, COMPILE_S, launch=launch, timings=tuned.timings)
             for found in Path(made, TRITON_CACHE).glob("*/*.autotune.json"):
                 (path / found.parent.name).mkdir(parents=True, exist_ok=True)
                 shutil.copy(found, path / found.parent.name)
-        return problem
+        return str(answer["problem"])
 
     def _compile(self, observed: Observed, state: Exploration, places: Sequence[int], until: float) -> None:
         """Compile configurations that were not yet, in several children, and take in what the compiler said."""
@@ -313,26 +275,15 @@ class Tuner:
         seconds = min(COMPILE_S, max(1.0, until - time.monotonic()))
         count = min(MOST_JOBS, os.cpu_count() or 1, len(places))
         shares = [tuple(places[k::count]) for k in range(count)]
-        folders = [
-            Path(self._folders.enter_context(tempfile.TemporaryDirectory(prefix="forewarp-tune-"))) for _ in shares
-        ]
+        folders = [self._folders.enter_context(tempfile.TemporaryDirectory(prefix="forewarp-tune-")) for _ in shares]
 
-        def share(k: int) -> dict[str, Any]:
-            job = CompileShareJob(
-                file=self._file,
-                target=self._target,
-                folder=self._confined(str(folders[k]), COMPILE_S),
-                launch=observed.launch,
-                places=shares[k],
-                space=self._space,
-                seconds=0.8 * COMPILE_S,
-                compile_s=seconds,
-            )
-            return self._run(job, COMPILE_S)["facts"]
+        def compiled(folder: str, places: tuple[int, ...]) -> dict[str, Any]:
+            how: dict[str, Any] = {"launch": observed.launch, "places": places, "compile_s": seconds}
+            return self._without_device(CompileShareJob, folder, COMPILE_S, **how)["facts"]
 
         with ThreadPoolExecutor(count) as pool:
-            answers = list(pool.map(share, range(count)))
-        state.folders += [folder / TRITON_CACHE for folder in folders]
+            answers = list(pool.map(compiled, folders, shares))
+        state.folders += [Path(folder, TRITON_CACHE) for folder in folders]
         state.add({int(place): found for answer in answers for place, found in answer.items()}, self._target)
 
     def _measure(
@@ -375,8 +326,17 @@ class Tuner:
             )
         return tuple(answer["protections"])
 
-    def _confined(self, path: str, limit_s: float) -> ConfinedFolder:
-        return ConfinedFolder(path, MEMORY, int(limit_s) * (os.cpu_count() or 1), self._reads)
+    def _without_device(self, kind: type[DevicelessJob], folder: str, limit_s: float, **more: Any) -> dict[str, Any]:
+        """Have a job of this kind done in a folder; `more` are the fields that not all kinds have."""
+        job = kind(
+            file=self._file,
+            target=self._target,
+            folder=ConfinedFolder(folder, MEMORY, int(limit_s) * (os.cpu_count() or 1), self._reads),
+            space=self._space,
+            seconds=0.8 * limit_s,
+            **more,
+        )
+        return self._run(job, limit_s)
 
     def _run(self, job: WorkerJob, limit_s: float) -> dict[str, Any]:
         """Have a job done; raises `CandidateError` with what the file did wrong."""
