@@ -11,6 +11,8 @@ import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from itertools import zip_longest
 from typing import Any, cast
 
 import numpy as np
@@ -57,6 +59,8 @@ ZERO, ONE = (cast("Numbers", np.float64(n)) for n in (0, 1))
 class Tile:
     """A tile of unknown contents: its shape, its dtype, and where it holds addresses, of which argument.
 
+    A block pointer or descriptor is the tile of the addresses that it stands for.
+
     `steps` are the differences between neighbours along each axis, where the contents are integers that grow evenly.
     """
 
@@ -76,13 +80,6 @@ class Tile:
     def item(self) -> int:
         """Bytes of an element."""
         return _DTYPES.get(self.dtype, 4)
-
-
-@dataclass(frozen=True, slots=True)
-class BlockPointer:
-    """A block pointer or descriptor: a base with the shape of what it loads, and the steps along its axes."""
-
-    tile: Tile
 
 
 @dataclass(slots=True)
@@ -164,6 +161,11 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float | np.ndarray | np.floating)
 
 
+def _truth(number: Any) -> Numbers:
+    """Return 1 where a number is not zero, else 0."""
+    return (np.asarray(number) != 0).astype(np.float64)
+
+
 @dataclass(slots=True)
 class _Function:
     tree: ast.FunctionDef
@@ -197,13 +199,7 @@ class _Walker:
 
     def run(self) -> None:
         """Walk through the kernel."""
-        function = _parsed(self._space.source)
-        given = dict(self._globals)
-        for name, default in function.defaults.items():
-            if name not in given:
-                given[name] = self._value(default)
-        self._names = given
-        self._body(function.tree.body)
+        self._enter(_parsed(self._space.source), self._globals)
         self.work.most("held", self._held(self._scope))
 
     # Statements
@@ -304,7 +300,7 @@ class _Walker:
     def _branch(self, s: ast.If) -> None:
         test = self._value(s.test)
         if _is_number(test):
-            share = (np.asarray(test) != 0).astype(np.float64)
+            share = _truth(test)
         elif isinstance(test, Tile) or test is None:
             share = np.float64(0.5) if s.orelse else np.float64(1.0)
         else:
@@ -347,7 +343,7 @@ class _Walker:
             case ast.UnaryOp():
                 value = self._value(node.operand)
                 if isinstance(node.op, ast.Not):
-                    return (np.asarray(value) == 0).astype(np.float64) if _is_number(value) else value
+                    return 1.0 - _truth(value) if _is_number(value) else value
                 return -value if _is_number(value) and isinstance(node.op, ast.USub) else value
             case ast.Compare():
                 return self._compared(node)
@@ -355,10 +351,7 @@ class _Walker:
                 return self._joined(node)
             case ast.IfExp():
                 test, yes, no = self._value(node.test), self._value(node.body), self._value(node.orelse)
-                if _is_number(test):
-                    share = (np.asarray(test) != 0).astype(np.float64)
-                    return _chosen(yes, no, share)
-                return yes
+                return _chosen(yes, no, _truth(test)) if _is_number(test) else yes
             case ast.Call():
                 return self._call(node)
             case ast.Subscript():
@@ -400,11 +393,15 @@ class _Walker:
         if shape and not pointer and dtype.startswith(_FLOATS):
             self._elementwise(result, special=isinstance(op, ast.Div))
         elif shape:
-            self.work.add(self.work.amounts, "integer", self._weight * result.elements)
+            self._count("integer", result.elements)
         return result
 
+    def _count(self, name: str, amount: Any = 1.0) -> None:
+        """Add an amount, as often as what is walked through happens."""
+        self.work.add(self.work.amounts, name, self._weight * amount)
+
     def _elementwise(self, tile: Tile, *, special: bool = False) -> None:
-        self.work.add(self.work.amounts, "special" if special else "elementwise", self._weight * tile.elements)
+        self._count("special" if special else "elementwise", tile.elements)
         self.work.most("tile", tile.elements)
         self._scope.results.append(tile.shape)
 
@@ -417,26 +414,20 @@ class _Walker:
             a, b = values
             op = node.ops[0]
             if _is_number(a) and _is_number(b):
-                x, y = np.asarray(a), np.asarray(b)
-                tests: dict[type[ast.cmpop], Any] = {
-                    ast.Eq: x == y, ast.NotEq: x != y, ast.Lt: x < y, ast.LtE: x <= y, ast.Gt: x > y, ast.GtE: x >= y,
-                }  # fmt: skip
-                found = tests.get(type(op))
-                return None if found is None else np.asarray(found, dtype=np.float64)
+                compare = _COMPARISONS.get(type(op))
+                return None if compare is None else np.asarray(compare(a, b), dtype=np.float64)
+            same = a is b or (isinstance(a, str) and isinstance(b, str) and a == b)
             if isinstance(op, ast.Is | ast.Eq):
-                return float(a is b or (type(a) is type(b) and isinstance(a, str) and a == b))
+                return float(same)
             if isinstance(op, ast.IsNot | ast.NotEq):
-                return float(not (a is b or (type(a) is type(b) and isinstance(a, str) and a == b)))
+                return float(not same)
         return None
 
     def _joined(self, node: ast.BoolOp) -> Any:
         values = [self._value(v) for v in node.values]
         if all(_is_number(v) for v in values):
-            kind = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-            result = np.asarray(values[0]) != 0
-            for value in values[1:]:
-                result = kind(result, np.asarray(value) != 0)
-            return result.astype(np.float64)
+            kind = np.minimum if isinstance(node.op, ast.And) else np.maximum
+            return reduce(kind, map(_truth, values))
         return next((v for v in values if isinstance(v, Tile)), None)
 
     def _subscript(self, node: ast.Subscript) -> Any:
@@ -450,19 +441,10 @@ class _Walker:
         if not isinstance(value, Tile):
             return value
         entries = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        shape: list[Numbers] = []
-        steps: list[Numbers | None] = []
-        axis = 0
-        for entry in entries:
-            if isinstance(entry, ast.Slice):
-                if axis < len(value.shape):
-                    shape.append(value.shape[axis])
-                    steps.append(value.steps[axis] if axis < len(value.steps) else None)
-                axis += 1
-            else:
-                shape.append(ONE)
-                steps.append(ZERO)
-        return replace(value, shape=tuple(shape), steps=tuple(steps))
+        axes = zip_longest(value.shape, value.steps)
+        found = [next(axes, None) if isinstance(entry, ast.Slice) else (ONE, ZERO) for entry in entries]
+        kept = [pair for pair in found if pair is not None]
+        return replace(value, shape=tuple(size for size, _ in kept), steps=tuple(step for _, step in kept))
 
     # Calls
 
@@ -471,22 +453,19 @@ class _Walker:
         name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
         named = {k.arg: self._value(k.value) for k in node.keywords if k.arg}
         args = [self._value(a) for a in node.args]
-        if isinstance(func, ast.Name) and name in self._functions:
-            return self._enter(self._functions[name], args, named)
-        if isinstance(func, ast.Attribute) and name in self._functions and not _is_module(func.value):
-            return self._enter(self._functions[name], args, named)
-        if isinstance(func, ast.Attribute) and not _is_module(func.value):
+        is_builtin = isinstance(func, ast.Attribute) and _is_module(func.value)
+        if name in self._functions and not is_builtin:
+            return self._enter(self._functions[name], named, args)
+        if isinstance(func, ast.Attribute) and not is_builtin:
             args = [self._value(func.value), *args]
         return self._builtin(name, args, named)
 
-    def _enter(self, function: _Function, args: Sequence[Any], named: Mapping[str, Any]) -> Any:
-        if self._depth >= _DEPTH:
+    def _enter(self, function: _Function, named: Mapping[str, Any], args: Sequence[Any] = ()) -> Any:
+        if self._depth > _DEPTH:
             return Tile()
         parameters = [a.arg for a in (*function.tree.args.posonlyargs, *function.tree.args.args)]
         given = dict(zip(parameters, args, strict=False)) | dict(named)
-        for parameter, default in function.defaults.items():
-            if parameter not in given:
-                given[parameter] = self._value(default)
+        given |= {name: self._value(default) for name, default in function.defaults.items() if name not in given}
         before, self._names, self._depth = self._names, given, self._depth + 1
         self._result = None
         self._body(function.tree.body)
@@ -525,7 +504,7 @@ class _Walker:
             wanted = args[1] if len(args) > 1 else named.get("dtype")
             changed = isinstance(wanted, str) and wanted in _DTYPES
             if changed and first.shape and first.dtype != wanted:
-                self.work.add(self.work.amounts, "converted", self._weight * first.elements)
+                self._count("converted", first.elements)
             return replace(first, dtype=cast("str", wanted)) if changed else first
         if name in ("trans", "permute") and isinstance(first, Tile):
             return _transposed(first, _order(args[1:] or [named.get("dims")]))
@@ -541,8 +520,8 @@ class _Walker:
         if name in _REDUCTIONS and isinstance(first, Tile):
             return self._reduced(name, first, args, named)
         if name in _SCANS and isinstance(first, Tile):
-            self.work.add(self.work.amounts, "scanned", self._weight * first.elements)
-            self.work.add(self.work.amounts, "barriers", self._weight)
+            self._count("scanned", first.elements)
+            self._count("barriers")
             return first
         if name in _SPECIAL and isinstance(first, Tile):
             if first.shape:
@@ -589,8 +568,7 @@ class _Walker:
         )
 
     def _access(self, name: str, args: list[Any], named: dict[str, Any]) -> Any:
-        place = args[0] if args else named.get("pointer")
-        tile = place.tile if isinstance(place, BlockPointer) else place
+        tile = args[0] if args else named.get("pointer")
         if not isinstance(tile, Tile) or not tile.pointer:
             self.work.unknown += 1
             value = args[1] if len(args) > 1 else None
@@ -630,7 +608,7 @@ class _Walker:
         extents = tuple(_extent(s) for s in cast("tuple[Any, ...]", shape))
         listed = cast("tuple[Any, ...]", strides) if isinstance(strides, tuple) else (None,) * len(extents)
         steps = tuple(np.asarray(s, dtype=np.float64) if _is_number(s) else None for s in listed)
-        return BlockPointer(Tile(extents, base.dtype, base.pointer, cast("tuple[Numbers | None, ...]", steps)))
+        return Tile(extents, base.dtype, base.pointer, cast("tuple[Numbers | None, ...]", steps))
 
     def _dot(self, args: list[Any], named: dict[str, Any]) -> Any:
         a, b = args[0], args[2] if len(args) > 4 and isinstance(args[1], Tile) and isinstance(args[2], str) else args[1]
@@ -642,7 +620,7 @@ class _Walker:
         flops = 2.0 * batch * m * n * k
         kind = a.dtype if a.item <= b.item or not a.dtype.startswith(_FLOATS) else b.dtype
         self.work.add(self.work.dots, _unit(kind), self._weight * flops)
-        self.work.add(self.work.amounts, "dot_count", self._weight)
+        self._count("dot_count")
         for label, size in (("dot_m", m), ("dot_n", n), ("dot_k", k)):
             self.work.most(label, size)
         self.work.most("tile", batch * m * n)
@@ -679,8 +657,8 @@ class _Walker:
         return Tile(shape, first.dtype, first.pointer, first.steps if kept else ())
 
     def _reduced(self, name: str, first: Tile, args: list[Any], named: dict[str, Any]) -> Any:
-        self.work.add(self.work.amounts, "reduced", self._weight * first.elements)
-        self.work.add(self.work.amounts, "barriers", self._weight)
+        self._count("reduced", first.elements)
+        self._count("barriers")
         self.work.most("tile", first.elements)
         axis = args[1] if len(args) > 1 else named.get("axis")
         shape: tuple[Numbers, ...] = ()
@@ -804,6 +782,14 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[Numbers, Numbers], Any]] = {
     ast.BitOr: lambda a, b: _of_truths(np.logical_or, a, b),
 }
 """Operations on numbers; of others the left side is taken."""
+_COMPARISONS: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: np.equal,
+    ast.NotEq: np.not_equal,
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+}
 
 
 def _of_truths(function: Callable[[Numbers, Numbers], Any], a: Numbers, b: Numbers) -> Any:
