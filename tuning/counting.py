@@ -237,24 +237,14 @@ class _Walker:
                 pass
 
     def _loop(self, s: ast.For) -> None:
-        first, trips = 0.0, None
-        if isinstance(s.iter, ast.Call):
-            bounds = [self._value(a) for a in s.iter.args]
-            low, high, step = 0.0, bounds[0] if bounds else None, 1.0
-            if len(bounds) > 1:
-                low, high = bounds[0], bounds[1]
-            if len(bounds) > 2:
-                step = bounds[2]
-            first = low if _is_number(low) else 0.0
-            if _is_number(low) and _is_number(high) and _is_number(step):
-                trips = np.maximum(0.0, np.ceil((np.asarray(high) - low) / np.where(np.asarray(step) == 0, 1, step)))
-            elif _is_number(step):
-                self.work.unknown += 1
-                trips = np.ceil(UNKNOWN_TRIPS / np.maximum(1.0, step))
-        if trips is None:
+        bounds: list[Any] = [self._value(a) for a in s.iter.args] if isinstance(s.iter, ast.Call) else []
+        low, high, step, *_ = (0.0, *bounds, 1.0) if len(bounds) == 1 else (*bounds, 1.0, 1.0, 1.0)
+        if bounds and _is_number(low) and _is_number(high) and _is_number(step):
+            trips = np.maximum(0.0, np.ceil((np.asarray(high) - low) / np.where(np.asarray(step) == 0, 1, step)))
+        else:
             self.work.unknown += 1
-            trips = 1.0
-        self._bind(s.target, first)
+            trips = np.ceil(UNKNOWN_TRIPS / np.maximum(1.0, step)) if bounds and _is_number(step) else 1.0
+        self._bind(s.target, low if _is_number(low) else 0.0)
         before = self._weight
         self._weight = before * np.minimum(1.0, trips)
         self._inside(s.body, np.maximum(1.0, trips))
