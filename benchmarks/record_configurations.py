@@ -134,6 +134,7 @@ def measure_kernel(name: str, calls: list[list[Any]], most: int, out: Any, until
     import torch
     import triton
 
+    from forewarp.core import serde
     from forewarp.tuning import counting
     from forewarp.tuning.catching import space_of
     from forewarp.tuning.measuring import Timer
@@ -163,10 +164,7 @@ def measure_kernel(name: str, calls: list[list[Any]], most: int, out: Any, until
             if "CUDA" in str(e):
                 raise
             continue
-        arguments = {
-            n: {"dtype": v.dtype, "shape": list(v.shape)} if hasattr(v, "dtype") else v
-            for n, v in space.arguments.items()
-        }
+        arguments = serde.to_data(space.arguments)
         for timing in timings:
             configuration = space.configurations[timing.place]
             row = {

@@ -35,6 +35,10 @@ CARD = "FOREWARP_CARD"
 """Variable that names the card to forecast for, such as h200, where this machine's GPU is not meant."""
 
 
+_HEARD: dict[str, dict[str, list[float]]] = {}
+"""Timings that Triton made in this process, as octaves over their forecasts, by kernel's text and configuration."""
+
+
 class ForecastWarning(UserWarning):
     """Triton chose a configuration by itself, because no forecast could be made."""
 
@@ -48,26 +52,6 @@ class Choice:
     considered: int
     kept: int
     locked: bool
-
-
-class Corrections:
-    """Timings that Triton made, as octaves over their forecasts, by kernel and configuration."""
-
-    def __init__(self) -> None:
-        self._octaves: dict[str, dict[str, list[float]]] = {}
-
-    def add(self, kernel: str, label: str, octaves: float) -> None:
-        """Keep one."""
-        self._octaves.setdefault(kernel, {}).setdefault(label, []).append(octaves)
-
-    def corrected(self, kernel: str, labels: Sequence[str], seconds: physics.Numbers) -> physics.Numbers:
-        """Return forecasts moved by what was seen of each configuration, the less the fewer timings there are."""
-        known = self._octaves.get(kernel)
-        if not known:
-            return seconds
-        level = fmean(fmean(v) for v in known.values())
-        moved = [(fmean(v) - level) * len(v) / (len(v) + 1) if (v := known.get(label)) else 0.0 for label in labels]
-        return seconds * np.exp2(np.array(moved))
 
 
 class Lock:
@@ -105,17 +89,11 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
     `choices` lists what was decided meanwhile.
     """
 
-    def __init__(self, keep: int | None, lock: Lock | None, card: str | None) -> None:
+    def __init__(self, keep: int | None = None, lock: Lock | None = None, card: str | None = None) -> None:
+        """Keep `keep` configurations of each kernel, all for None; raises `UsageError` as `install` does."""
         self._keep, self._lock, self._card = keep, lock, _known(card)
-        self._undo: tuple[Any, Any, Any] | None = None
         self._thread = threading.local()
         self.choices: list[Choice] = []
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-    def begin(self) -> None:
-        """Change the autotuner; raises `UsageError` where there is no Triton, or it is changed already."""
         try:
             from triton.runtime import autotuner
         except ImportError as e:
@@ -126,7 +104,6 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
                 "forewarp has changed Triton's autotuner already", hint="remove() the earlier change first"
             )
         own_prune, own_bench = tuners.prune_configs, tuners._bench
-        self._undo = (tuners, own_prune, own_bench)
 
         def prune_configs(tuner: Any, kwargs: dict[str, Any]) -> Sequence[Any]:
             configs = own_prune(tuner, kwargs)
@@ -146,14 +123,17 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
             return timed
 
         prune_configs.of_forewarp = True  # pyright: ignore[reportFunctionMemberAccess]
-        tuners.prune_configs, tuners._bench = prune_configs, bench
+        self._undo = contextlib.ExitStack()
+        for name, own, changed in (("prune_configs", own_prune, prune_configs), ("_bench", own_bench, bench)):
+            self._undo.callback(setattr, tuners, name, own)
+            setattr(tuners, name, changed)
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
     def remove(self) -> None:
         """Give Triton its own autotuner back; safe to call twice."""
-        if self._undo is not None:
-            tuners, own_prune, own_bench = self._undo
-            tuners.prune_configs, tuners._bench = own_prune, own_bench
-            self._undo = None
+        self._undo.close()
 
     def _decide(self, tuner: Any, kwargs: Mapping[str, Any], configs: Sequence[Any]) -> Sequence[Any]:
         if len(configs) < 2:
@@ -183,7 +163,7 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
         if ranked is not None and np.isfinite(milliseconds) and milliseconds > 0:
             place = next(i for i, c in enumerate(ranked.configs) if c is config)
             octaves = float(np.log2(milliseconds * 1e-3 / ranked.seconds[place]))
-            _corrections().add(ranked.text, ranked.labels[place], octaves)
+            _HEARD.setdefault(ranked.text, {}).setdefault(ranked.labels[place], []).append(octaves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +191,7 @@ class Ranking:
         text = hashlib.sha256(space.source.encode()).hexdigest()[:16]
         labels = [c.label for c in space.configurations]
         seconds = forecasts.forecast(space, target).seconds
-        seconds = _corrections().corrected(text, labels, seconds)
+        seconds = _corrected(text, labels, seconds)
         return cls(space.kernel, text, _key(space, text, target), configs, labels, seconds)
 
     @property
@@ -231,11 +211,8 @@ def install(
 
     Raises `UsageError` where Triton is not installed or its autotuner is changed already, and for an unknown card.
     """
-    installed = Installed(
-        1 if deterministic or lock is not None else _at_least_one(keep), Lock(Path(lock)) if lock else None, card
-    )
-    installed.begin()
-    return installed
+    keep = 1 if deterministic or lock is not None else _at_least_one(keep)
+    return Installed(keep, Lock(Path(lock)) if lock else None, card)
 
 
 def listen(card: str | None = None) -> Installed:
@@ -243,9 +220,7 @@ def listen(card: str | None = None) -> Installed:
 
     It lasts as long as the process. Nothing is left out meanwhile. Raises `UsageError` as `install` does.
     """
-    installed = Installed(None, None, card)
-    installed.begin()
-    return installed
+    return Installed(card=card)
 
 
 def prune(keep: int = 8, *, card: str | None = None) -> Callable[..., list[Any]]:
@@ -315,6 +290,16 @@ def warn(error: Exception) -> None:
     )
 
 
+def _corrected(text: str, labels: Sequence[str], seconds: physics.Numbers) -> physics.Numbers:
+    """Return forecasts moved by what was heard of each configuration, the less the fewer timings there are."""
+    known = _HEARD.get(text)
+    if not known:
+        return seconds
+    level = fmean(fmean(v) for v in known.values())
+    moved = [(fmean(v) - level) * len(v) / (len(v) + 1) if (v := known.get(label)) else 0.0 for label in labels]
+    return seconds * np.exp2(np.array(moved))
+
+
 def _key(space: Space, text: str, target: Target) -> str:
     parts = [
         f"{n}={v.dtype}{list(v.shape)}" if isinstance(v, TensorArgument) else f"{n}={v}"
@@ -348,9 +333,3 @@ def _at_least_one(keep: int) -> int:
 @cache
 def _own_card() -> Target | None:
     return devices.detect_cuda()
-
-
-@cache
-def _corrections() -> Corrections:
-    """Return what this process has heard."""
-    return Corrections()
