@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from forewarp.tuning.space import Argument, Configuration, Space, TensorArgument, proposals
+from forewarp.tuning.space import ArgumentValue, Configuration, Space, TensorArgument, proposals
 
 _MOST_HELPERS = 40
 
@@ -203,7 +203,7 @@ def space_of(tuner: Any, arguments: Mapping[str, Any], keywords: Mapping[str, An
     return Space(tuner.base_fn.__name__, source, plain, configurations, grids, helpers, constants)
 
 
-def described(value: Any) -> Argument:
+def described(value: Any) -> ArgumentValue:
     """Return a tensor as its dtype and shape, any other value as it is if it is plain, else None."""
     if hasattr(value, "data_ptr") and hasattr(value, "dtype"):
         return TensorArgument(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from forewarp.core.values import Target
 from forewarp.gpu_runner.worker.requests import ConfinedFolder, WorkerJob
 from forewarp.inspection.tracing.values import SourceFile
-from forewarp.tuning.space import Argument, Space
+from forewarp.tuning.space import ArgumentValue, Space
 
 TRITON_CACHE = "cache/triton"
 """Folder of a compiling child's kernels, within its own."""
@@ -39,7 +39,7 @@ class Observed:
 
     call: str
     space: Space
-    key: Mapping[str, Argument]
+    key: Mapping[str, ArgumentValue]
     attempt: int | None = None
     values: bool = True
     listed: int = 0

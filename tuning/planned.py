@@ -18,7 +18,7 @@ from forewarp.gpu_runner.formats.plan import LaunchPlan, ResolvedPlan
 from forewarp.tuning import feedback, forecasts, generated
 from forewarp.tuning.counting import NotCounted
 from forewarp.tuning.physics import fastest_first
-from forewarp.tuning.space import MOST_PROPOSED, Argument, Configuration, Space, TensorArgument
+from forewarp.tuning.space import MOST_PROPOSED, ArgumentValue, Configuration, Space, TensorArgument
 
 Tunables = Mapping[str, int]
 ENUMERATED = 50_000
@@ -143,7 +143,7 @@ def _space(
     if kernel is None:
         raise NotCounted(f"the source has no function {launches[0].kernel}")
     parameters = [a.arg for a in kernel.args.args if "constexpr" not in ast.unparse(a.annotation or ast.Constant(""))]
-    arguments: dict[str, Argument] = {}
+    arguments: dict[str, ArgumentValue] = {}
     varying: dict[str, list[object]] = {}
     for name, *given in zip(parameters, *(launch.args for launch in launches), strict=False):
         if given[0].kind == "ptr":

@@ -67,7 +67,7 @@ class TensorArgument:
         return math.prod(self.shape)
 
 
-Argument = TensorArgument | bool | int | float | str | None
+ArgumentValue = TensorArgument | bool | int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Space:
 
     kernel: str
     source: str
-    arguments: Mapping[str, Argument]
+    arguments: Mapping[str, ArgumentValue]
     configurations: Sequence[Configuration]
     grids: Sequence[tuple[int, ...]]
     helpers: Mapping[str, str] = field(default_factory=dict[str, str])
