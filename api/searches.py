@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack
 
 from forewarp.api.arguments import AnyKernel, AnyTask, Options, Where, place_of, request_of, search_request
 from forewarp.api.run import Run
-from forewarp.api.watching import Watcher, follow
 from forewarp.core.budget import DEFAULT_MEASUREMENTS
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.core.protocols import Forecaster, Proposer
+from forewarp.report import display
+from forewarp.report import progress as live
+from forewarp.report.tally import so_far
+from forewarp.search.events import Event
 from forewarp.tools import session as sessions
 from forewarp.tools.requests import ResumeRequest
 
@@ -20,6 +25,9 @@ if TYPE_CHECKING:
     from forewarp.tools.search import Own, SearchJob
 
 Named = Literal["learned", "llm", "cascade", "none"]
+
+Watcher: TypeAlias = Callable[[Event], object]
+"""Sees each event; raising `StopIteration` ends the run with the best so far."""
 
 
 def optimize(
@@ -116,15 +124,43 @@ def _own(proposer: Proposer | None, forecaster: str | Forecaster | None, where: 
 def _work(job: SearchJob, on_event: Watcher | None, progress: bool | None) -> None:
     """Do the work of a run; Ctrl-C ends it with the best so far.
 
-    What another signal means is for the program that this runs in.
+    What another signal means is for the program that this runs in. `progress` is None for a view where somebody looks:
+    in a notebook or on a terminal.
     """
-    from forewarp.report.display import stderr
     from forewarp.tools.signals import stopping
 
     try:
-        with stopping(job, stderr().print, (signal.SIGINT,)):
-            follow(job, on_event, progress)
+        with (
+            stopping(job, display.stderr().print, (signal.SIGINT,)),
+            # An error of the caller's ends the run here, while there is an archive to note it in.
+            closing(job.events()) as events,
+            _view(job, progress) as see,
+        ):
+            for event in events:
+                see(event)
+                try:
+                    if on_event is not None:
+                        on_event(event)
+                except StopIteration:
+                    job.stop()
     except ForewarpError as e:
         run = job.run_id
         e.add_note(f"forewarp.load({run!r}) holds what it came to; forewarp.resume({run!r}) goes on")
         raise
+
+
+@contextmanager
+def _view(job: SearchJob, shown: bool | None) -> Generator[Callable[[Event], object]]:
+    console = display.stderr()
+    if shown is False or not (shown or in_notebook() or console.is_terminal):
+        yield lambda _: None
+        return
+    with live.shown_live(console, tally=so_far(job), spend=job.spend) as see:
+        yield see
+
+
+def in_notebook() -> bool:
+    """Return whether this is a notebook's kernel, which shows what is written to stderr."""
+    held = sys.modules.get("IPython")
+    shell = held.get_ipython() if held else None
+    return getattr(shell, "kernel", None) is not None

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from forewarp.cli import exits
 from forewarp.cli.options import HERE, PLAIN, Output, PlaceOptions
 from forewarp.core.errors import ArchiveError, DeviceError, UsageError, WorkerError
+from forewarp.gpu_runner import child
 from forewarp.gpu_runner.worker import least
 
 if TYPE_CHECKING:
@@ -64,9 +64,6 @@ pynvml.nvmlInit()
 version = pynvml.nvmlSystemGetDriverVersion()
 print("driver", version if isinstance(version, str) else version.decode())
 """
-
-_NOTHING_FROM_HERE = "import sys; sys.path[:] = [p for p in sys.path if p]"  # -P is newer than some Pythons
-_SURVEY = "import runpy; runpy.run_module('forewarp.gpu_runner.worker.survey', run_name='__main__')"
 
 
 def doctor(*, where: PlaceOptions = HERE, output: Output = PLAIN) -> int:
@@ -187,7 +184,7 @@ def _worker(python: str | None) -> Iterator[DoctorCheck]:
 
 def _nvml(python: str | None) -> DoctorCheck:
     """Ask the Python that measures whether it can read the GPU's temperature, power and throttling."""
-    done = _ran(python, _TRY_NVML)
+    done = _ran([python or sys.executable, "-c", f"{child.NOTHING_FROM_HERE}\n{_TRY_NVML}"])
     lines = (done.stdout or done.stderr).strip().splitlines() if done else []
     said = lines[-1] if lines else "no answer"
     costs = "results do not say how hot the GPU was, or whether something slowed it down; install nvidia-ml-py"
@@ -276,26 +273,24 @@ def strangers(lacks: Sequence[str], *, insists: bool) -> DoctorCheck:
 
 def _survey(python: str | None) -> dict[str, set[str]]:
     """Return the protections in force by what is confined; empty where the Python that measures does not start."""
-    root = str(Path(__file__).resolve().parents[1] / "src")
-    path = os.pathsep.join(p for p in (*sys.path, root) if p)
-    done = _ran(python, _SURVEY, PYTHONPATH=path)
+    done = _ran(child.command(python or sys.executable, "forewarp.gpu_runner.worker.survey"))
     if done is None or done.returncode != 0:
         return {}
     return {role: set(found) for role, found in json.loads(done.stdout).items()}
 
 
-def _ran(python: str | None, code: str, **variables: str) -> subprocess.CompletedProcess[str] | None:
-    """Run code in the Python that measures; None where it does not start or does not end."""
+def _ran(command: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
+    """Run a command of the Python that measures; None where it does not start or does not end."""
     from forewarp.gpu_runner.worker import environment
 
     try:
         return subprocess.run(
-            [python or sys.executable, "-c", f"{_NOTHING_FROM_HERE}\n{code}"],
+            command,
             capture_output=True,
             text=True,
             check=False,
             timeout=30,
-            env=environment.allowed(os.environ) | variables,
+            env=environment.allowed(os.environ),
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

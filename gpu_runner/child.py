@@ -10,9 +10,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-START = """
-import sys
-sys.path[:] = [p for p in sys.path if p]
+NOTHING_FROM_HERE = "import sys; sys.path[:] = [p for p in sys.path if p]"  # -P is newer than some Pythons
+
+START = f"""
+{NOTHING_FROM_HERE}
 import os, runpy
 _, module, source, given = sys.argv[1:5]
 own = [p for p in given.split(os.pathsep) if p]

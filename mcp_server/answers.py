@@ -1,4 +1,4 @@
-"""Answers of the tools: results with numbers rounded, lists short and the rest behind a link, and as compact text."""
+"""Answers of the tools, and progress until then: short results, the rest behind links, as data and compact text."""
 
 from __future__ import annotations
 
@@ -65,6 +65,18 @@ Reason = Annotated[str, BeforeValidator(lambda v: clip(v, 300))]
 Speedup = Annotated[Text, Field(description="Ratio with its 95 % interval.")]
 Median = Annotated[Text, Field(description="Forecast speed-up with its 80 % interval.")]
 PollAfter = Annotated[float | None, Field(description="When to call search_status, if at all.")]
+
+
+class CallProgress:
+    """Progress of one call: the latest message, and what is done of what there is to do, where that is known."""
+
+    def __init__(self, message: str) -> None:
+        self.message, self.done = message, 0.0
+        self.total: float | None = None
+
+    def __call__(self, message: str, done: float = 0.0, total: float | None = None) -> None:
+        """Take the latest."""
+        self.message, self.done, self.total = message, done, total
 
 
 class ToolAnswer(Part):

@@ -124,7 +124,7 @@ class Requests:
 
     def __init__(self, options: ServerOptions) -> None:
         self._options = options
-        self._files = Workspace(options.folder())
+        self.files = Workspace(options.folder())
 
     def make(self, kind: type[Made], given: Mapping[str, Any], **more: Any) -> Made:
         """Return the request that arguments make, with `more` fields; raises `UsageError`."""
@@ -142,10 +142,10 @@ class Requests:
 
     def task(self, given: str) -> str:
         """Return a task's name, or where its file is; raises `UsageError` for a file outside the workspace."""
-        inside = self._files.root / given
+        inside = self.files.root / given
         if _NAME.fullmatch(given) and not inside.exists():
             return given
-        return str(self._files.locate(given, "task"))
+        return str(self.files.locate(given, "task"))
 
     def kernel(self, given: Mapping[str, Any]) -> Kernel:
         """Return the one kernel that a call names by source or by path."""
@@ -167,11 +167,11 @@ class Requests:
 
     def file(self, path: str, what: str, language: Any = None, tunables: dict[str, int] | None = None) -> Kernel:
         """Return a kernel by the text that its file has now, with the launch plan that may lie beside it."""
-        text, _ = self._files.read(path, what)
+        text, _ = self.files.read(path, what)
         suffix = Path(path).suffix
         if suffix in C_SUFFIXES and "/*forewarp" not in text:
             try:
-                plan, _ = self._files.read(str(Path(path).with_suffix(".toml")), what)
+                plan, _ = self.files.read(str(Path(path).with_suffix(".toml")), what)
             except UsageError:
                 plan = ""
             if plan and "*/" not in plan:
@@ -195,10 +195,6 @@ class Requests:
             raise
         return copy
 
-    def located(self, path: str, what: str, *, new: bool = False) -> Path:
-        """Return where a file of the workspace is, or if `new` may be written; raises `UsageError`."""
-        return self._files.locate(path, what, new=new)
-
     def pythons(self, given: Sequence[str]) -> list[str]:
         """Return the Pythons that are named, which the operator has to allow; raises `UsageError`."""
         allowed = [str(path.expanduser().absolute()) for path in self._options.gate_python]
@@ -215,12 +211,8 @@ class Requests:
 
         A file that forewarp did not make is not replaced.
         """
-        path = os.path.relpath(path, self._files.root) if os.path.isabs(path) else path
-        return self._files.write_beside(path, f"{name}{TASK_SUFFIX}", MADE + text, MADE)
-
-    def text(self, path: str) -> str:
-        """Return the text of a file of the workspace; raises `UsageError`."""
-        return self._files.read(path, "file")[0]
+        path = os.path.relpath(path, self.files.root) if os.path.isabs(path) else path
+        return self.files.write_beside(path, f"{name}{TASK_SUFFIX}", MADE + text, MADE)
 
     def place(self, device: str | None) -> Place:
         """Return where to measure; the archive and all paths are the operator's."""

@@ -9,12 +9,12 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import forewarp
 from forewarp.core.budget import Budget
 from forewarp.core.errors import ForewarpError, UsageError
-from forewarp.mcp_server.answers import measurements_of
+from forewarp.mcp_server.answers import CallProgress, measurements_of
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.spool import LATEST, LIVE, JobKind, JobState, Spool, SpooledJob, owner, slot_name
 from forewarp.tools import runs
@@ -24,14 +24,6 @@ from forewarp.tools.parts import Part
 POLL_S = 0.1
 GLANCE_S = 0.5
 WRITE_S = 15.0
-
-
-class Say(Protocol):
-    """Takes the latest message of a call's progress, and what is done of what there is to do."""
-
-    def __call__(self, message: str, done: float = 0.0, total: float | None = None) -> None:
-        """Take the latest."""
-        ...
 
 
 class Jobs:
@@ -57,7 +49,7 @@ class Jobs:
         self._keep_measuring()
         return job
 
-    def await_measurement(self, job: SpooledJob, wait_s: float, say: Say) -> None:
+    def await_measurement(self, job: SpooledJob, wait_s: float, say: CallProgress) -> None:
         """Wait until a measurement is over, at most `wait_s` seconds."""
         deadline = time.monotonic() + wait_s
         while (state := self.spool.state(job.id)) in ("queued", "running"):
@@ -123,7 +115,7 @@ class Jobs:
         self.spool.reopen(job.id)
         self._begin(job)
 
-    def await_verb(self, job: SpooledJob, wait_s: float, say: Say) -> JobState:
+    def await_verb(self, job: SpooledJob, wait_s: float, say: CallProgress) -> JobState:
         """Return the state of a verb's job, after up to `wait_s` seconds if it goes on; raises its error."""
         deadline = time.monotonic() + wait_s
         while (state := self.spool.state(job.id)) == "running" and time.monotonic() < deadline:
@@ -160,7 +152,7 @@ class Jobs:
                 return None
             time.sleep(POLL_S / 2)
 
-    def await_run(self, run_id: str, wait_s: float, say: Say) -> None:
+    def await_run(self, run_id: str, wait_s: float, say: CallProgress) -> None:
         """Wait until a run is over, at most `wait_s` seconds."""
         deadline = time.monotonic() + wait_s
         while True:

@@ -18,6 +18,8 @@ from mcp.types import Tool as ListedTool
 from pydantic import Field, ValidationError
 
 import forewarp
+from forewarp import prompts
+from forewarp.core.files import template
 from forewarp.mcp_server import resources, schemas, stdio
 from forewarp.mcp_server.answers import (
     Described,
@@ -33,7 +35,6 @@ from forewarp.mcp_server.answers import (
 )
 from forewarp.mcp_server.arguments import signature
 from forewarp.mcp_server.options import ServerOptions
-from forewarp.mcp_server.texts import text
 from forewarp.mcp_server.verbs import Verbs
 from forewarp.tools.parts import Part
 from forewarp.tools.requests import (
@@ -221,6 +222,11 @@ def build_server(options: ServerOptions | None = None) -> MCPServer[None]:
     resources.register(server, verbs, options)
     _prompts(server)
     return server
+
+
+def text(name: str, **values: str) -> str:
+    """Return the text of a tool, of a prompt with its `values` filled in, or the instructions, from `prompts/mcp`."""
+    return template(prompts.__file__, f"mcp/{name}.md").substitute(values).rstrip("\n")
 
 
 def _prompts(server: MCPServer[None]) -> None:

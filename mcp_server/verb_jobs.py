@@ -53,18 +53,18 @@ def verb_request(given: Mapping[str, Any], requests: Requests, home: Path, budge
             raise UsageError(f"{subject!r} is no run", hint="pass the run_id of a search as subject")
         out, form = home / _FOLDER / Path(subject).name / "exported", given["format"] or "package"
         return checked(ExportKernelRequest, subject=subject, format=form, out=str(out), archive=place.archive)
-    file = requests.located(subject, "subject", new=verb == "gate_lock")
+    file = requests.files.locate(subject, "subject", new=verb == "gate_lock")
     fields: dict[str, Any] = {"call": given["call"] or "", "place": place}
     if verb == "gate_check":
         for name in files_of(read_lock(file)):
-            requests.located(str(Path(subject).parent / name), "the lock's file")
+            requests.files.locate(str(Path(subject).parent / name), "the lock's file")
         caps = {"budget": budget.measurements, "max_gpu_seconds": budget.device_s}
         caps |= {"python": requests.pythons(given["python"] or ())}
         return checked(GateCheckRequest, lock=str(file), device=place.device, archive=place.archive, **caps)
     if verb in ("apply", "gate_lock") and not given["kernels"]:
         raise UsageError("no kernel is given", hint="pass kernels: files, or run_ids of searches that have ended")
     if verb == "gate_lock":
-        kernels = [Kernel(path=str(requests.located(name, "kernels"))) for name in given["kernels"]]
+        kernels = [Kernel(path=str(requests.files.locate(name, "kernels"))) for name in given["kernels"]]
         task = given["task"] and requests.task(given["task"])
         return checked(GateLockRequest, kernels=kernels, task=task, out=str(file), **fields)
     fields["compile"] = given["compile"]
@@ -93,4 +93,6 @@ def finished_verb(job: SpooledJob, result: dict[str, Any], requests: Requests) -
 
 def _module(name: str, requests: Requests, home: Path) -> Path:
     """Return the module of a run's winner, or a file of the workspace."""
-    return home / _FOLDER / Path(name).name / MODULE if name.startswith("r-") else requests.located(name, "kernels")
+    return (
+        home / _FOLDER / Path(name).name / MODULE if name.startswith("r-") else requests.files.locate(name, "kernels")
+    )

@@ -17,7 +17,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import CallToolResult
 
 from forewarp.core.errors import ForewarpError
-from forewarp.mcp_server.answers import ToolAnswer, reply
+from forewarp.mcp_server.answers import CallProgress, ToolAnswer, reply
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.wording import in_arguments
 
@@ -97,7 +97,7 @@ class Verbs:
                     case "search_cancel":
                         # On stdio there are no headers and no other clients: the user started all that there is.
                         alone = ctx.headers is None
-                        answer = await self._surely(partial(work.cancel, session, given["run_id"], alone=alone))
+                        answer = await self._surely(partial(work.cancel, session, given["run_id"], say, alone=alone))
                     case _:
                         try:
                             answer = await self._aside(partial(getattr(work, tool), session, given, say))
@@ -140,18 +140,6 @@ def text_of(error: ForewarpError) -> str:
     """Return all that a model needs to know of an error."""
     again = "The same call may succeed later." if error.retryable else ""
     return "\n".join(part for part in (error.message, error.hint, again, f"(error code: {error.code})") if part)
-
-
-class CallProgress:
-    """Progress of one call: the latest message, and what is done of what there is to do, where that is known."""
-
-    def __init__(self, message: str) -> None:
-        self.message, self.done = message, 0.0
-        self.total: float | None = None
-
-    def __call__(self, message: str, done: float = 0.0, total: float | None = None) -> None:
-        """Take the latest."""
-        self.message, self.done, self.total = message, done, total
 
 
 @asynccontextmanager

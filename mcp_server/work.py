@@ -18,6 +18,7 @@ from forewarp.core.values import AskedGradients, Language
 from forewarp.mcp_server.answers import (
     LIMIT_BYTES,
     POLL_S,
+    CallProgress,
     Described,
     Detail,
     ForecastAnswer,
@@ -38,7 +39,7 @@ from forewarp.mcp_server.answers import (
 )
 from forewarp.mcp_server.arguments import Requests
 from forewarp.mcp_server.budget import PUBLIC, ClientBudget
-from forewarp.mcp_server.jobs import Jobs, Say
+from forewarp.mcp_server.jobs import Jobs
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.spool import SpooledJob
 from forewarp.mcp_server.verb_jobs import finished_verb, verb_request
@@ -85,7 +86,7 @@ class Work:
         self._executors = Executors(compile_s=FORECAST_COMPILE_S)
         self._compiling = threading.BoundedSemaphore(2)
         self._idle: list[Executors] = []
-        self._calls: dict[Say, Executors | None] = {}
+        self._calls: dict[CallProgress, Executors | None] = {}
         """Calls that compile, or wait to, with what they compile by."""
         self._lending = threading.Lock()
         self._starting = threading.Lock()
@@ -102,7 +103,7 @@ class Work:
         self.jobs.close()
 
     @contextmanager
-    def _compiler_of(self, call: Say) -> Generator[Executors]:
+    def _compiler_of(self, call: CallProgress) -> Generator[Executors]:
         """Yield executors that no other call uses, so that `abandon` may end what they do."""
         with self._lending:
             self._calls[call] = None
@@ -118,14 +119,14 @@ class Work:
                     if self._calls.pop(call, None) is not None:
                         self._idle.append(executors)
 
-    def abandon(self, call: Say) -> None:
+    def abandon(self, call: CallProgress) -> None:
         """End what a call compiles, whose client has cancelled it."""
         with self._lending:
             executors = self._calls.pop(call, None)
         if executors is not None:
             executors.close()
 
-    def forecast_kernel(self, session: str, given: Mapping[str, Any], say: Say) -> ForecastAnswer:
+    def forecast_kernel(self, session: str, given: Mapping[str, Any], say: CallProgress) -> ForecastAnswer:
         """Forecast one kernel or several."""
         paths: list[str] = given["paths"] or []
         if paths and (given["source"] is not None or given["path"] is not None):
@@ -156,7 +157,7 @@ class Work:
         job = self.jobs.spool.add("forecast", session, task, {})
         self.jobs.spool.write(job.id, "result.json", f'{{"usd": {usd or 0.0}, "tokens": {tokens}}}')
 
-    def inspect_kernel(self, session: str, given: Mapping[str, Any], say: Say) -> InspectAnswer:
+    def inspect_kernel(self, session: str, given: Mapping[str, Any], say: CallProgress) -> InspectAnswer:
         """Inspect one kernel for a GPU."""
         del session
         request = InspectRequest(
@@ -170,7 +171,7 @@ class Work:
             found = inspect_kernels(request, stage=say, executors=executors)
         return inspect_answer(found, short_name(found.target.name))
 
-    def validate_task(self, session: str, given: Mapping[str, Any], say: Say) -> ValidateAnswer:
+    def validate_task(self, session: str, given: Mapping[str, Any], say: CallProgress) -> ValidateAnswer:
         """Validate a task, for as long as a client waits; called again, it goes on waiting for the same validation."""
         del session
         request = self.requests.make(ValidateRequest, given)
@@ -191,11 +192,11 @@ class Work:
             self._validations.pop(key, None)
         return validate_answer(running.result())
 
-    def make_task(self, session: str, given: Mapping[str, Any], say: Say) -> TaskAnswer:
+    def make_task(self, session: str, given: Mapping[str, Any], say: CallProgress) -> TaskAnswer:
         """Make a task of a function of a file, and write it beside that once its reference has run."""
         del session, say
         call = TaskCall(function=given["function"], args=given["args"], init=given["init"])
-        source, name = self.requests.text(given["path"]), f"{Path(given['path']).stem}_{call.function}"
+        source, name = self.requests.files.read(given["path"], "file")[0], f"{Path(given['path']).stem}_{call.function}"
         made = make_task(source, name, call, self.options.place, self._executors)
         path = self.requests.written_task(given["path"], name, made.text)
         return TaskAnswer(
@@ -214,7 +215,7 @@ class Work:
             reserved = Budget(1, None if left is None else min(left, MEASURE_LIMIT_S))
             return self.jobs.submit(session, given["task"], request.model_dump(mode="json"), reserved)
 
-    def measurement(self, job: SpooledJob, detail: Detail, wait_s: float, say: Say) -> MeasureAnswer:
+    def measurement(self, job: SpooledJob, detail: Detail, wait_s: float, say: CallProgress) -> MeasureAnswer:
         """Return a measurement's result, or its state after `wait_s` seconds."""
         self.jobs.await_measurement(job, wait_s, say)
         found = self.jobs.measured(job)
@@ -241,7 +242,7 @@ class Work:
             task=job.task,
         )
 
-    def search(self, session: str, given: Mapping[str, Any], say: Say) -> ToolAnswer:
+    def search(self, session: str, given: Mapping[str, Any], say: CallProgress) -> ToolAnswer:
         """Start a run and return its first state; of an autotuned file, its configurations if they come in time."""
         file = Path(self.requests.task(given["task"]))
         if file.suffix == ".py" and is_autotuned(file):
@@ -279,7 +280,7 @@ class Work:
                 hint="wait for one with search_status, or end one with search_cancel",
             )
 
-    def search_resume(self, session: str, given: Mapping[str, Any], say: Say) -> ToolAnswer:
+    def search_resume(self, session: str, given: Mapping[str, Any], say: CallProgress) -> ToolAnswer:
         """Take up a run, or a verb's job, and return its state."""
         run_id = given["run_id"]
         if run_id.startswith("v-"):
@@ -306,7 +307,7 @@ class Work:
         )
         return self._taken_up(session, seen.task, request, seen.budget, seen.spent, say)
 
-    def _search_again(self, session: str, job: SpooledJob, model: str | None, say: Say) -> SearchAnswer:
+    def _search_again(self, session: str, job: SpooledJob, model: str | None, say: CallProgress) -> SearchAnswer:
         """Start a search anew that ended before it had a run."""
         if self.jobs.spool.state(job.id) == "running":
             raise UsageError(f"{job.id} still starts", hint=f"call search_status with run_id {job.id}")
@@ -323,7 +324,7 @@ class Work:
         request: SearchRequest | ResumeRequest,
         budget: Budget,
         spent: Spend,
-        say: Say,
+        say: CallProgress,
     ) -> SearchAnswer:
         """Start a search, or go on with one, if what is left of its budget is left of the session's."""
         with self.budget.deciding():
@@ -335,7 +336,7 @@ class Work:
         say("starting the run")
         return self.run_of(job, "concise", START_S, 0.0, say)
 
-    def run_verb(self, session: str, given: Mapping[str, Any], say: Say) -> ToolAnswer:
+    def run_verb(self, session: str, given: Mapping[str, Any], say: CallProgress) -> ToolAnswer:
         """Start a verb and return its result, or its handle after `wait_s` seconds."""
         verb, measures = given["verb"], given["verb"] in ("optimize", "apply", "gate_lock", "gate_check")
         with self.budget.deciding():
@@ -349,7 +350,7 @@ class Work:
             job = self.jobs.start("verb", session, verb, request, caps)
         return self.verb(job, VALIDATE_S if given["wait_s"] is None else given["wait_s"], say)
 
-    def verb(self, job: SpooledJob, wait_s: float, say: Say) -> ToolAnswer:
+    def verb(self, job: SpooledJob, wait_s: float, say: CallProgress) -> ToolAnswer:
         """Return the state of a verb's job, after up to `wait_s` seconds if it goes on."""
         state = self.jobs.await_verb(job, wait_s, say)
         stage = self.jobs.spool.read(job.id, "stage") or "starting"
@@ -363,7 +364,7 @@ class Work:
         poll_s = POLL_S if state == "running" else None
         return VerbAnswer(summary=said, run_id=job.id, status=state, poll_after_s=poll_s, task=job.task)
 
-    def _verb_again(self, session: str, job: SpooledJob, say: Say) -> ToolAnswer:
+    def _verb_again(self, session: str, job: SpooledJob, say: CallProgress) -> ToolAnswer:
         with self.budget.deciding():
             self._check_room()
             state = self.jobs.spool.state(job.id)
@@ -383,7 +384,7 @@ class Work:
         tokens = None if tokens is None else int(tokens)
         return Budget(round(measurements or DEFAULT_MEASUREMENTS), device_s, dollars, tokens)
 
-    def run_of(self, job: SpooledJob, detail: Detail, start_s: float, wait_s: float, say: Say) -> SearchAnswer:
+    def run_of(self, job: SpooledJob, detail: Detail, start_s: float, wait_s: float, say: CallProgress) -> SearchAnswer:
         """Return the state of the run that a job became, or that it still starts."""
         began = time.monotonic()
         run_id = self.jobs.await_id(job, start_s)
@@ -400,7 +401,9 @@ class Work:
             task=job.task,
         )
 
-    def run(self, run_id: str, detail: Detail, wait_s: float, say: Say, *, written: bool = True) -> SearchAnswer:
+    def run(
+        self, run_id: str, detail: Detail, wait_s: float, say: CallProgress, *, written: bool = True
+    ) -> SearchAnswer:
         """Return the state of a run, after up to `wait_s` seconds if it goes on."""
         if wait_s > 0:
             self.jobs.await_run(run_id, wait_s, say)
@@ -413,7 +416,7 @@ class Work:
         folder = self.jobs.home / "forewarp-runs" / run_id
         return search_answer(found.result, detail, lost=found.lost, folder=str(folder), others=len(others))
 
-    def search_status(self, session: str, given: Mapping[str, Any], say: Say) -> ToolAnswer:
+    def search_status(self, session: str, given: Mapping[str, Any], say: CallProgress) -> ToolAnswer:
         """Return the state behind a handle."""
         del session
         run_id, detail, wait_s = given["run_id"], given["detail"], given["wait_s"]
@@ -425,7 +428,7 @@ class Work:
             return self.run_of(self.jobs.spool.job(run_id), detail, wait_s, wait_s, say)
         return self.run(run_id, detail, wait_s, say)
 
-    def cancel(self, session: str, run_id: str, *, alone: bool) -> ToolAnswer:
+    def cancel(self, session: str, run_id: str, say: CallProgress, *, alone: bool) -> ToolAnswer:
         """End the work behind a handle; raises `UsageError` for a part of one, and for another session's.
 
         `alone` says that there is one session, which may end all work of this archive.
@@ -435,15 +438,15 @@ class Work:
             self._check_owner(job, session, run_id, alone=alone)
             if job.kind == "measure":
                 ended = self.jobs.cancel_measurement(job)
-                return _noted(self.measurement(job, "concise", 0.0, _silent), over=not ended)
+                return _noted(self.measurement(job, "concise", 0.0, say), over=not ended)
             if job.kind == "verb":
                 ended = self.jobs.spool.cancel(run_id)
-                return _noted(self.verb(job, 0.0, _silent), over=not ended)
+                return _noted(self.verb(job, 0.0, say), over=not ended)
             known = self.jobs.await_id(job, 0.0)
             ended = known is None and self.jobs.spool.cancel(run_id)
             known = self.jobs.spool.run(run_id)  # it may have begun meanwhile
             if known is None:
-                return _noted(self.run_of(job, "concise", 0.0, 0.0, _silent), over=not ended)
+                return _noted(self.run_of(job, "concise", 0.0, 0.0, say), over=not ended)
             run_id = known
         seen = runs.glance(self.options.place, run_id)
         if seen.run_id != run_id:
@@ -456,7 +459,7 @@ class Work:
         over = seen.ended
         if not over:
             runs.cancel(self.options.place, seen.run_id)
-        return _noted(self.run(seen.run_id, "concise", 0.0, _silent, written=False), over=over)
+        return _noted(self.run(seen.run_id, "concise", 0.0, say, written=False), over=over)
 
     def _check_owner(self, job: SpooledJob | None, session: str, run_id: str, *, alone: bool) -> None:
         """Raise `UsageError` for work that a session may not end."""
@@ -466,7 +469,7 @@ class Work:
                 hint="search_status shows where it stands; the operator can end it from a server on stdio",
             )
 
-    def describe(self, session: str, given: Mapping[str, Any], say: Say) -> Described:
+    def describe(self, session: str, given: Mapping[str, Any], say: CallProgress) -> Described:
         """Return the description of a task, or of device, tasks, budget and recent work."""
         del say
         language: Language = given["language"] or describe.languages_at(self.options.place)[0]
@@ -577,7 +580,3 @@ def _fitting(answers: Iterator[Described]) -> Described:
 def _noted(answer: ToolAnswer, *, over: bool) -> ToolAnswer:
     """Note in the summary that the work had ended before it could be cancelled."""
     return answer.model_copy(update={"summary": f"It was over before. {answer.summary}"}) if over else answer
-
-
-def _silent(message: str, done: float = 0.0, total: float | None = None) -> None:
-    del message, done, total

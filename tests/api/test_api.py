@@ -16,7 +16,7 @@ from support.recorded_pool import Recorded, record
 
 import forewarp
 from forewarp import events
-from forewarp.api import watching
+from forewarp.api import searches
 from forewarp.core.protocols import Executor
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.tools.parts import Kernel, Place
@@ -183,7 +183,7 @@ def test_a_task_from_source_text(tmp_path: Path) -> None:
 
 
 def test_progress_is_shown_where_somebody_looks(capsys: pytest.CaptureFixture[str]) -> None:
-    assert not watching.in_notebook()
+    assert not searches.in_notebook()
     run()
     assert capsys.readouterr() == ("", "")
     run(progress=True)

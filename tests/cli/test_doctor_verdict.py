@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forewarp.cli.doctor import _ran, _verdict  # pyright: ignore[reportPrivateUsage]
+from forewarp.cli.doctor import _nvml, _survey, _verdict  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,8 @@ def test_the_first_thing_that_is_missing_is_named(found: set[str], able: bool, s
 
 
 def test_nothing_of_the_working_folder_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "json.py").write_text("print('shadow')")
+    for name in ("json.py", "ctypes.py", "pynvml.py"):
+        (tmp_path / name).write_text("import sys; print('shadow'); sys.exit(0)")
     monkeypatch.chdir(tmp_path)
-    done = _ran(None, "import json; print(json.dumps(1))")
-    assert done is not None
-    assert done.stdout == "1\n"
+    assert _survey(None)["candidate"]
+    assert "shadow" not in _nvml(None).detail

@@ -15,7 +15,7 @@ from support.served_mcp import Mode, Served, call, ended, happens, refused
 
 from forewarp.archive.store import Archive, default_path
 from forewarp.gpu_runner.worker import least
-from forewarp.mcp_server import texts
+from forewarp.mcp_server import server
 from forewarp.mcp_server.answers import LIMIT_BYTES, MeasureAnswer, reply, size
 from forewarp.mcp_server.spool import Spool
 from forewarp.tools.parts import Amounts, Place
@@ -35,7 +35,7 @@ async def test_offers_few_tools_that_say_what_they_are_for(served: Served, mode:
         templates = {t.uri_template for t in (await client.list_resource_templates()).resource_templates}
         text = (await client.get_prompt("explain_this_verdict", {"run_id": "r-1"})).messages[0].content
     assert [t.name for t in tools] == TOOLS
-    assert len(texts.text("instructions").encode()) <= 2048
+    assert len(server.text("instructions").encode()) <= 2048
     for tool in tools:
         assert tool.description is not None
         assert len(tool.description.encode()) <= 2048
