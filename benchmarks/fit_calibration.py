@@ -35,10 +35,7 @@ _FOLDS = 5
 
 
 def outcomes_of(answers: backtest.Answers) -> list[Outcome]:
-    return [
-        Outcome(r.forecast, r.case.speedup is not None, r.case.speedup, r.case.task, r.case.incumbent)
-        for r in answers.rows
-    ]
+    return [Outcome(r.forecast, r.case.speedup, r.case.task) for r in answers.rows]
 
 
 def learned(pools: list[Path]) -> list[Outcome]:

@@ -29,7 +29,7 @@ class TraceJob(TaskJob):
     of a torch.autograd.Function.
     """
 
-    run = "forewarp.inspection.tracing.job:run"
+    run = "forewarp.inspection.tracing.program:trace"
     candidate: Candidate
     folder: ConfinedFolder
     workload_s: float

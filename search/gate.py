@@ -109,13 +109,7 @@ class Gate:
 
     def build(self, candidate: Candidate) -> Gated:
         """Compile a candidate whose build was pending."""
-        try:
-            build = self._executor.compile(self._task, candidate)
-        except CandidateError as e:
-            return Gated("malformed", str(e))
-        if build.status != "ok":
-            return Gated("compile_error", f"{build.status}: {clip(build.log.strip(), LOG_CHARS)}", build)
-        return Gated("passed", "", with_evidence(self._executor, self._task, candidate, build))
+        return _gated(lambda: self._evidenced(candidate, self._executor.compile(self._task, candidate)))
 
     def _build(self, candidate: Candidate) -> Build:
         """Compile; a module is traced to its launches, so that forecasters know it as they know other kernels.
@@ -124,21 +118,17 @@ class Gate:
         """
         later = self._forecast_first and candidate.language == "python" and settings.wanted(candidate.source)
         build = Build("ok", 0.0, pending=True) if later else self._executor.compile(self._task, candidate)
+        return self._evidenced(candidate, build)
+
+    def _evidenced(self, candidate: Candidate, build: Build) -> Build:
         return with_evidence(self._executor, self._task, candidate, build)
 
     def _compiled(self, candidate: Candidate, keys: _Keys, compiling: Future[Build]) -> Gated:
-        try:
-            build = compiling.result()
-        except CandidateError as e:
-            return Gated("malformed", str(e))
-        if build.status != "ok":
-            return Gated("compile_error", f"{build.status}: {clip(build.log.strip(), LOG_CHARS)}", build)
-        code = keys.code(build)
-        if code and code in self._code:
-            return Gated("same_code", f"{_SAME_CODE}{self._code[code].short}", build)
-        if code:
-            self._code[code] = candidate
-        return Gated("passed", "", build)
+        gated = _gated(compiling.result)
+        code = keys.code(gated.build) if gated.outcome == "passed" else ""
+        if code and self._code.setdefault(code, candidate) is not candidate:
+            return Gated("same_code", f"{_SAME_CODE}{self._code[code].short}", gated.build)
+        return gated
 
     def _keys(self, candidate: Candidate) -> _Keys:
         """Return the candidate's keys; raises `CandidateError` if its plan or its tunables are not in order."""
@@ -156,6 +146,17 @@ class Gate:
             return _Keys(program, "")
         launches = [(r.inputs, r.params, r.outputs, r.scratch, r.launches) for r in resolved]
         return _Keys(program, repr(launches or sorted((plan.defaults() | dict(candidate.tunables)).items())))
+
+
+def _gated(compiled: Callable[[], Build]) -> Gated:
+    """Return what a compile says of a candidate."""
+    try:
+        build = compiled()
+    except CandidateError as e:
+        return Gated("malformed", str(e))
+    if build.status != "ok":
+        return Gated("compile_error", f"{build.status}: {clip(build.log.strip(), LOG_CHARS)}", build)
+    return Gated("passed", "", build)
 
 
 def program_key(candidate: Candidate) -> str:

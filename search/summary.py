@@ -170,14 +170,12 @@ def best_of(archive: Archive, run_id: str) -> tuple[RunWinner | None, str]:
     return _best(others[0], others[0], confirmed=False) if others else None, note
 
 
-def exact_interval(hits: int, count: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the Clopper-Pearson interval of a share."""
-    from scipy.special import betaincinv  # slow to import, and few summaries have audits
+def exact_interval(hits: int, count: int) -> tuple[float, float]:
+    """Return the Clopper-Pearson 95 % interval of a share."""
+    from scipy.stats import binomtest  # slow to import, and few summaries have audits
 
-    tail = (1 - level) / 2
-    low = float(betaincinv(hits, count - hits + 1, tail)) if hits > 0 else 0.0
-    high = float(betaincinv(hits + 1, count - hits, 1 - tail)) if hits < count else 1.0
-    return low, high
+    interval = binomtest(hits, count).proportion_ci()
+    return float(interval.low), float(interval.high)
 
 
 def _tiers(forecasts: Sequence[tuple[int, Forecast]]) -> tuple[TierTotal, ...]:

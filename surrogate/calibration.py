@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from forewarp.core import bins, serde
 from forewarp.core.protocols import Forecaster, ForecastMemory, Subject, Trial
-from forewarp.core.values import Z80, Cost, Forecast, Measurement, Target, Task
+from forewarp.core.values import Z80, Cost, Forecast, Target, Task
 from forewarp.surrogate.blas import one_thread
 from forewarp.surrogate.drift import Drift
 
@@ -60,23 +60,19 @@ _VALID_BOUNDS = ((-3.0, 3.0), (-1.5, 1.5))
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A forecast with its measured outcome.
+    """A forecast with its measured speed-up, None where the candidate was not valid, or the time not to be believed.
 
-    `speedup` is None where the candidate was not valid. `task` groups outcomes that resemble each other. `incumbent`
-    is the best speed-up when the forecast was made: to beat it is what a candidate is measured for.
+    `task` groups outcomes that resemble each other.
     """
 
     forecast: Forecast
-    valid: bool
     speedup: float | None
     task: str = ""
-    incumbent: float = 1.0
 
-    @staticmethod
-    def of(forecast: Forecast, measurement: Measurement, task: str = "", incumbent: float = 1.0) -> Outcome:
-        """Read the outcome off a measurement; an untrusted one counts as not valid."""
-        speedup = measurement.believed
-        return Outcome(forecast, speedup is not None, speedup, task, incumbent)
+    @property
+    def valid(self) -> bool:
+        """True if the candidate was valid."""
+        return self.speedup is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +129,7 @@ def fit(
     With fewer than `MIN_OUTCOMES` valid outcomes the distribution's part stays that of `start`, with fewer than that
     many at all the part of `p_valid` does. `looseness` multiplies the scales of the priors.
     """
-    timed = [o for o in outcomes if o.valid and o.speedup is not None]
+    timed = [o for o in outcomes if o.valid]
     found = start
     if len(timed) >= MIN_OUTCOMES:
         spread, tilt, tails = _fit_distribution(timed, start, correlation, looseness)
@@ -233,7 +229,7 @@ class TaskOutcomes:
             key = trial.subject.candidate.sha256
             if key in self.open:
                 before, after = self.open.pop(key)
-                outcome = Outcome.of(before, trial.measurement, task)
+                outcome = Outcome(before, trial.measurement.believed, task)
                 self.outcomes.append(outcome)
                 self.drift.observe(key, after, valid=outcome.valid, speedup=outcome.speedup)
 

@@ -5,8 +5,6 @@ The gate comes before it and is free; the device comes after it and is asked by 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -86,7 +84,7 @@ class CascadeForecaster:
         self._weights = weights or pooling.shipped()
         self._kept: dict[tuple[str, str, str], Forecast] = {}
         self._down = ""
-        self._last: tuple[str, dict[str, Forecast]] = ("", {})
+        self._last: tuple[object, dict[str, Forecast]] = (None, {})
         self.count = TierCount()
 
     def forecast(
@@ -96,13 +94,13 @@ class CascadeForecaster:
         if not subjects:
             return []
         asked = {s.candidate.sha256: s for s in sorted(subjects, key=lambda s: s.candidate.sha256)}
-        question, failed = _digest(task, target, asked, history), self.count.failed
+        question, failed = _question(task, target, asked, history), self.count.failed
         known, answers = self._last
         if question != known:
             answers = self._answer(task, target, asked, history)
         forecasts = [answers[s.candidate.sha256] for s in subjects]
         # Only the first delivery of an answer carries its cost; where the dear tier failed, it is worth asking again.
-        self._last = "" if self.count.failed > failed else question, {k: _free(f) for k, f in answers.items()}
+        self._last = None if self.count.failed > failed else question, {k: _free(f) for k, f in answers.items()}
         return [f if _is_first(i, subjects) else _free(f) for i, f in enumerate(forecasts)]
 
     def recall(self, task: Task, target: Target, forecasts: Mapping[str, Forecast]) -> None:
@@ -256,10 +254,8 @@ def _is_first(place: int, subjects: Sequence[Subject]) -> bool:
     return all(s.candidate.sha256 != own for s in subjects[:place])
 
 
-def _digest(task: Task, target: Target, asked: Mapping[str, Subject], history: Sequence[Trial]) -> str:
-    trials = [
-        (t.subject.candidate.sha256, t.measurement.status, t.measurement.verdict, t.measurement.speedup)
-        for t in history
-    ]
+def _question(task: Task, target: Target, asked: Mapping[str, Subject], history: Sequence[Trial]) -> object:
+    """Return what is equal for calls that ask the same."""
     builds = {sha256: dict(s.build.evidence.facts) for sha256, s in asked.items()}
-    return hashlib.sha256(json.dumps([task.sha256, target.name, builds, trials]).encode()).hexdigest()
+    trials = [(t.subject.candidate.sha256, t.measurement) for t in history]
+    return task.sha256, target.name, builds, trials

@@ -82,7 +82,13 @@ class LanguageModel:
 
     def error(self, error: Exception) -> ModelError:
         """Return an error of the model's library in one sentence, retryable where the same call may succeed later."""
-        return _as_model_error(error, self.label)
+        status = getattr(error, "status_code", 0) or 0
+        what, hint = _explained(error, status, self.label, getattr(error, "retry_after", None))
+        found = ModelError(f"{what}{f' (HTTP {status})' if status else ''}: {_provider_words(error)}", hint=hint)
+        by_status = status in _TRANSIENT_STATUS or status >= 500
+        spent = isinstance(error, failures.ModelQuotaExceededError)
+        found.retryable = not spent and (by_status or isinstance(error, (*_TRANSIENT, OSError)))
+        return found
 
     def ask(
         self,
@@ -227,18 +233,6 @@ def _long(seconds: float) -> str:
     """Return a time to wait in the unit in which it is a small number."""
     size, unit = (1, "s") if seconds < 120 else (60, "min") if seconds < 7200 else (3600, "h")
     return f"{seconds / size:.0f} {unit}"
-
-
-def _as_model_error(error: Exception, label: str) -> ModelError:
-    """Return the error in one sentence of forewarp's, retryable where the same call may succeed later."""
-    status = getattr(error, "status_code", 0) or 0
-    words = _provider_words(error)
-    what, hint = _explained(error, status, label, getattr(error, "retry_after", None))
-    found = ModelError(f"{what}{f' (HTTP {status})' if status else ''}: {words}", hint=hint)
-    by_status = status in _TRANSIENT_STATUS or status >= 500
-    spent = isinstance(error, failures.ModelQuotaExceededError)
-    found.retryable = not spent and (by_status or isinstance(error, (*_TRANSIENT, OSError)))
-    return found
 
 
 def _explained(error: Exception, status: int, label: str, wait_s: float | None) -> tuple[str, str]:

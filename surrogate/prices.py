@@ -71,16 +71,16 @@ class Prices:
         """
         timed = [t for t in history if t.measurement.device_s > 0]
         alike = [t for t in timed if t.subject.candidate.language == language] or timed
-        seconds = [t.measurement.device_s for t in alike] or [MEASUREMENT_S[target.kind]]
-        mean = statistics.fmean(seconds)
-        return Cost(mean, dollars=self.held(target, mean))
+        return self._mean([t.measurement.device_s for t in alike] or [MEASUREMENT_S[target.kind]], target)
 
     def building(self, target: Target, history: Sequence[Trial]) -> Cost:
         """Return what building a torch extension is expected to cost, while the device waits: the trials' mean, or a
         typical one.
         """
         built = [t.subject.build for t in history if t.subject.candidate.language == "python"]
-        seconds = [b.seconds for b in built if b.seconds > _BUILT_S and not b.cached] or [BUILD_S]
+        return self._mean([b.seconds for b in built if b.seconds > _BUILT_S and not b.cached] or [BUILD_S], target)
+
+    def _mean(self, seconds: Sequence[float], target: Target) -> Cost:
         mean = statistics.fmean(seconds)
         return Cost(mean, dollars=self.held(target, mean))
 

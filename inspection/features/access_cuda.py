@@ -78,11 +78,10 @@ def read(text: str, plan: LaunchPlan, names: dict[str, int], found: Found) -> No
     known: dict[str, Value] = {n: scalar(v) for n, v in names.items()}
     known |= {n: scalar(int(v)) for n, v in _DEFINED.findall(text)}
     functions = {m.group(1): (m.group(2), enclosed(text, m.end())) for m in _FUNCTION.finditer(text)}
-    buffers = {*plan.inputs, *plan.outputs, *plan.params, *(s.name for s in plan.scratch)}
     for launch in plan.launches:
         if launch.kernel in functions:
             parameters, body = functions[launch.kernel]
-            _Reader(known, found, text).enter(parameters, body, launch, names, buffers)
+            _Reader(known, found, text).enter(parameters, body, launch, names)
 
 
 class _Reader(Evaluator):
@@ -102,9 +101,7 @@ class _Reader(Evaluator):
         for one, of, other, name in _ALIAS.findall(text):
             self._bytes[one or name] = self._size(of or other)
 
-    def enter(
-        self, parameters: str, body: str, launch: PlannedLaunch, names: dict[str, int], buffers: set[str]
-    ) -> None:
+    def enter(self, parameters: str, body: str, launch: PlannedLaunch, names: dict[str, int]) -> None:
         """Read a kernel's body for the first warp of a block in the middle of the grid."""
         block = [number(e, dict(names)) for e in launch.block] + [1, 1, 1]
         lane = np.arange(_LANES, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Trace of one workload: run the module on it, and record what it does."""
+"""The job that traces a module in a confined child: run it on every workload, and record what it does."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from forewarp.core.values import Signature, Target, TensorSpec, Workload
+from forewarp.gpu_runner.worker.channel import Channel
+from forewarp.gpu_runner.worker.jobs import watched
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.problem import dtype_name, import_text, outputs_of
+from forewarp.gpu_runner.worker.requests import JobEnding
 from forewarp.inspection.jobs import TraceJob
 from forewarp.inspection.tracing import masquerade, triton_driver
 from forewarp.inspection.tracing.operators import Operators
 from forewarp.inspection.tracing.recorder import Recorder, TooMuch, TracedEvent, merge, words
-from forewarp.inspection.tracing.values import Strategy, TracedLaunch, WorkloadTrace
+from forewarp.inspection.tracing.values import Strategy, Trace, TracedLaunch, WorkloadTrace
 
 if TYPE_CHECKING:
     from forewarp.inspection.tracing.extensions import Extensions
@@ -52,6 +55,19 @@ class TracedRun:
     """True if the other way to make tensors might go further."""
     refused: bool = False
     """True if it ended at a kernel that could not be launched."""
+
+
+def trace(job: TraceJob, answer: Channel) -> None:
+    """Trace every workload into the job's folder, with its cubins; the module and the reference run here, confined."""
+
+    def save() -> JobEnding:
+        folder = Path(job.folder.path)
+        use_no_device(folder)
+        pairs = zip(job.workloads, job.signatures, strict=True)
+        Trace({w.name: trace_workload(job, w, s) for w, s in pairs}).save(folder)
+        return JobEnding("ok")
+
+    watched(job.folder, answer, save, "module")
 
 
 def trace_workload(job: TraceJob, workload: Workload, signature: Signature) -> WorkloadTrace:

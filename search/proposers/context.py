@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from forewarp.core.protocols import Attempt
-from forewarp.core.untrusted_text import clip
+from forewarp.core.untrusted_text import clip, first_error
 from forewarp.core.values import Forecast, KernelPlan, Measurement
 from forewarp.prompts.render import render
 from forewarp.search.proposers import diagnosis
@@ -214,7 +214,7 @@ def _outcome(attempt: Attempt) -> str:
         span = f" ({m.low:.3f} to {m.high:.3f})" if m.low is not None and m.high is not None else ""
         return f"S = {m.speedup:.3f}{span}"
     if m is not None or attempt.outcome in ("compile_error", "malformed"):
-        log = _line(_first_error(_log(attempt)), _LINE_CHARS)
+        log = first_error(_log(attempt))[:_LINE_CHARS]
         return f"{_status(attempt).replace('_', ' ')}{f': {log}' if log else ''}"
     if attempt.forecast is not None:
         return f"not measured, forecast {_forecast(attempt.forecast)}"
@@ -232,11 +232,6 @@ def _log(attempt: Attempt) -> str:
     m = attempt.measurement
     log = m.log if m is not None else attempt.build.log if attempt.build and attempt.build.log else attempt.reason
     return log.strip()
-
-
-def _first_error(log: str) -> str:
-    """Return the first line that names an error, or the whole log."""
-    return next((line for line in log.splitlines() if "error" in line.lower()), log)
 
 
 def _line(text: str, limit: int) -> str:

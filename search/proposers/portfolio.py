@@ -55,9 +55,12 @@ class Portfolio:
         """Return up to `count` new candidates."""
         calls = min(self._max_calls, count)
         written = self._written(Past(task, target, known), calls, rng) if self._writers and calls > 0 else []
-        made = _distinct(written, known)
-        taken = known.seen | {p.candidate.sha256 for p in made}
-        return made + self._tunables.propose(task, target, replace(known, seen=taken), count - len(made), rng)
+        made: dict[str, Proposal] = {}
+        for proposal in written:
+            if proposal.candidate.sha256 not in known.seen:
+                made.setdefault(proposal.candidate.sha256, proposal)
+        rest = replace(known, seen=known.seen | made.keys())
+        return [*made.values(), *self._tunables.propose(task, target, rest, count - len(made), rng)]
 
     def _written(self, past: Past, calls: int, rng: random.Random) -> list[Proposal]:
         models = self._assign(past, calls, rng)
@@ -105,11 +108,3 @@ class Portfolio:
             return _WRITE
         tuned = attempt.proposal.proposer == self._tunables.name and attempt.proposal.operator != "seed"
         return _TUNE if tuned else ""
-
-
-def _distinct(made: Sequence[Proposal], known: Known) -> list[Proposal]:
-    found: dict[str, Proposal] = {}
-    for proposal in made:
-        if proposal.candidate.sha256 not in known.seen:
-            found.setdefault(proposal.candidate.sha256, proposal)
-    return list(found.values())

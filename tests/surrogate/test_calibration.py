@@ -19,6 +19,7 @@ from forewarp.surrogate.calibration import (
     Calibration,
     Outcome,
     Recalibrated,
+    TaskOutcomes,
     corrected,
     fit,
     half_width,
@@ -48,7 +49,7 @@ def outcomes(seed: int, count: int, tasks: int, *, said: float = 0.2, true: floa
         mean = float(rng.normal(0, 1))
         valid = bool(rng.random() < 0.8)
         speedup = 2.0 ** float(rng.normal(mean, true)) if valid else None
-        found.append(Outcome(normal(mean, said), valid, speedup, f"task {i % tasks}"))
+        found.append(Outcome(normal(mean, said), speedup, f"task {i % tasks}"))
     return found
 
 
@@ -174,11 +175,19 @@ def test_it_survives_json():
     assert serde.from_data(Calibration, serde.to_data(SOME)) == SOME
 
 
+def learned_from(measurement: Measurement) -> Outcome:
+    """Return the outcome that a forecaster makes of a measurement of what it forecast."""
+    asked, forecast = subject(1), normal(0, 1)
+    outcomes = TaskOutcomes(IDENTITY, open={asked.candidate.sha256: (forecast, forecast)})
+    outcomes.learn([Trial(asked, measurement)], TASK.name)
+    return outcomes.outcomes[0]
+
+
 def test_an_untrusted_measurement_is_no_valid_outcome():
     cheat = Measurement("ok", "suspicious", "a CPU", "T0", speedup=40.0, low=39.0, high=41.0)
-    assert Outcome.of(normal(0, 1), cheat) == Outcome(normal(0, 1), valid=False, speedup=None)
-    assert Outcome.of(normal(0, 1), measured(1.5)).speedup == 1.5
-    assert not Outcome.of(normal(0, 1), failed()).valid
+    assert not learned_from(cheat).valid
+    assert learned_from(measured(1.5)).speedup == 1.5
+    assert not learned_from(failed()).valid
 
 
 def test_transforms_of_calibrated_forecasts_are_uniform():
@@ -258,7 +267,7 @@ def test_a_run_is_fitted_from_its_own_outcomes_and_the_calibration_that_it_began
     history = run(forecaster, 30, 0.1)
     forecaster.forecast(TASK, TARGET, [subject(500)], history)
     raw = Sharp().forecast(TASK, TARGET, [subject(500)], [])[0]
-    own = [Outcome.of(raw, t.measurement, TASK.name) for t in history]
+    own = [Outcome(raw, t.measurement.believed, TASK.name) for t in history]
     learned = forecaster.outcomes(TASK, TARGET)
     assert not learned.drift.alarmed
     assert learned.calibration() == fit(own, SOME, correlation=CORRELATION)
@@ -321,16 +330,18 @@ def test_what_an_earlier_process_had_forecast_becomes_outcomes_after_a_recall():
 
 
 def test_validity_is_corrected_towards_what_came_true():
-    said = [(0.95, 15, 20), (0.05, 5, 20)]
-    found = fit([Outcome(normal(0, 0.2, p), k < hits, None, f"{p} {k}") for p, hits, of in said for k in range(of)])
+    said = [(0.95, 8, 11), (0.05, 3, 11)]
+    found = fit(
+        [Outcome(normal(0, 0.2, p), 1.0 if k < hits else None, f"{p} {k}") for p, hits, of in said for k in range(of)]
+    )
     assert found.valid_slope < -0.3
     corrected_p = [line(p, found.valid_shift, found.valid_slope) for p, _, _ in said]
     assert corrected_p == pytest.approx([0.75, 0.25], abs=0.12)
-    assert (found.spread, found.outcomes, found.tasks) == (0.0, 40, 40)
+    assert (found.spread, found.outcomes, found.tasks) == (0.0, 22, 22)
 
 
 def test_certainty_that_failed_can_be_learned_from():
-    certain = [Outcome(normal(0, 0.2, 1.0), valid=k % 2 == 0, speedup=None, task=str(k)) for k in range(20)]
+    certain = [Outcome(normal(0, 0.2, 1.0), None if k % 2 else 1.0, str(k)) for k in range(20)]
     found = fit(certain)
     assert all(map(math.isfinite, (found.valid_shift, found.valid_slope)))
     assert found.valid_slope < 0
