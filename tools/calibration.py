@@ -92,8 +92,7 @@ def _outcomes(task: str, rows: Sequence[CandidateRow]) -> list[tuple[str, Outcom
     for row in sorted(rows, key=lambda r: r.measurement_id or 0):
         if row.forecast is None or (m := row.measurement) is None:
             continue
-        incumbent = row.decision.numbers.get("incumbent", 1.0) if row.decision else 1.0
-        found += [(f.forecaster, Outcome.of(f, m, task, incumbent)) for f in (row.forecast, *row.forecast.tiers)]
+        found += [(f.forecaster, Outcome(f, m.believed, task)) for f in (row.forecast, *row.forecast.tiers)]
     return found
 
 
