@@ -24,9 +24,8 @@ from forewarp.gpu_runner.lifting.window import Window
 from forewarp.gpu_runner.worker import extensions
 from forewarp.gpu_runner.worker.channel import MOST_DESCRIPTORS
 from forewarp.gpu_runner.worker.loading import load_problem
-from forewarp.gpu_runner.worker.problem import OnNest, copies, import_text, outputs_of, tensors_of
+from forewarp.gpu_runner.worker.problem import OnNest, copies, import_text, outputs_of, tensors_of, with_tensors
 from forewarp.gpu_runner.worker.requests import ObserveRequest
-from forewarp.gpu_runner.worker.stage import contiguous
 from forewarp.gpu_runner.worker.state import held_by
 from forewarp.gpu_runner.worker.tracebacks import first_line
 
@@ -151,7 +150,7 @@ class _Subject:
         module, self.is_reference = request.module, request.module is None
         with allocator.each_alone(MOST_ALONE // 2 if self.is_reference else 0, SMALL):
             reference = problem.model("cuda")
-        self.values = contiguous(problem.inputs(self.random_seed, "cuda"))
+        self.values = with_tensors(problem.inputs(self.random_seed, "cuda"), torch.Tensor.contiguous)
         with allocator.each_alone(MOST_ALONE):
             self.values = copies(self.values)
         call: Callable[..., Any] = reference

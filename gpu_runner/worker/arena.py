@@ -61,23 +61,17 @@ class Layout:
         return cls(inputs, params, outputs, tuple(gaps), position)
 
 
-class Arena:
-    """One block of bytes seen as the tensors of a layout."""
+def views(block: torch.Tensor, offsets: Sequence[int], specs: Sequence[TensorSpec]) -> list[torch.Tensor]:
+    """Return the tensors that lie at `offsets` in a block of bytes."""
+    return [
+        block[o : o + byte_size(s)].view(getattr(torch, s.dtype)).view(s.shape)
+        for o, s in zip(offsets, specs, strict=True)
+    ]
 
-    def __init__(self, block: torch.Tensor) -> None:
-        self.block = block
 
-    @classmethod
-    def from_memfd(cls, descriptor: int, size: int) -> Arena:
-        """Map shared memory that another process maps too."""
-        return cls(torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8))
-
-    def views(self, offsets: Sequence[int], specs: Sequence[TensorSpec]) -> list[torch.Tensor]:
-        """Return the tensors that lie at `offsets`."""
-        return [
-            self.block[o : o + byte_size(s)].view(getattr(torch, s.dtype)).view(s.shape)
-            for o, s in zip(offsets, specs, strict=True)
-        ]
+def mapped(descriptor: int, size: int) -> torch.Tensor:
+    """Return the bytes of shared memory that another process maps too."""
+    return torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8)
 
 
 def memfd(name: str, size: int) -> int:

@@ -25,7 +25,7 @@ from forewarp.gpu_runner.worker import (
     toolchain,
     watch,
 )
-from forewarp.gpu_runner.worker.arena import Arena, Layout
+from forewarp.gpu_runner.worker.arena import Layout
 from forewarp.gpu_runner.worker.call_overhead import LEAST_S, Copy, Readying, copy_seconds, works_early
 from forewarp.gpu_runner.worker.cells import Cell, CellFailed, may_spin
 from forewarp.gpu_runner.worker.conditions import Conditions, processors
@@ -73,7 +73,7 @@ class _Side:
     kernel: BuiltKernel | None
     descriptor: int
     cell: Cell = field(init=False)
-    arena: Arena = field(init=False)
+    arena: torch.Tensor = field(init=False)
     judged: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
     lent: bool = False
 
@@ -134,9 +134,9 @@ class CellBench(Bench):
         guarded = around_task(confine())
         for side in self._sides.values():
             if self._cuda:
-                side.arena = Arena(torch.empty(self.size, dtype=torch.uint8, device="cuda"))
+                side.arena = torch.empty(self.size, dtype=torch.uint8, device="cuda")
             else:
-                side.arena = Arena.from_memfd(side.descriptor, self.size)
+                side.arena = arena.mapped(side.descriptor, self.size)
                 os.close(side.descriptor)
         if not self._cuda:
             require(anchor.protections)
@@ -166,15 +166,15 @@ class CellBench(Bench):
             cautious=cautious,
             stoppable=not self._cuda,
         )
-        mapped: list[Arena] = []
+        mapped: list[torch.Tensor] = []
 
         def load(index: int, message: bytes) -> Runner:
             torch.set_grad_enabled(False)
             if not mapped and not self._cuda:
-                mapped.append(Arena.from_memfd(side.descriptor, self.size))
+                mapped.append(arena.mapped(side.descriptor, self.size))
             elif not mapped:
                 rebuild, arguments = pickle.loads(message)  # from the judge, which is trusted
-                mapped.append(Arena(rebuild(*arguments)))
+                mapped.append(rebuild(*arguments))
             return self._bind(side.kernel, index, mapped[0])
 
         cell = side.cell = Cell(
@@ -196,20 +196,20 @@ class CellBench(Bench):
         if self._cuda and not side.lent:
             from torch.multiprocessing.reductions import reduce_tensor
 
-            handle = pickle.dumps(reduce_tensor(side.arena.block))
+            handle = pickle.dumps(reduce_tensor(side.arena))
         side.cell.load(index, self.timeout, handle)
         side.lent = True
 
-    def _outputs(self, index: int, source: Arena, offset: int) -> list[torch.Tensor]:
+    def _outputs(self, index: int, source: torch.Tensor, offset: int) -> list[torch.Tensor]:
         """Return a workload's outputs where they lie at an offset."""
         starts = [start + offset * arena.ALIGN for start in self.layouts[index].outputs]
-        return source.views(starts, self.signatures[index].outputs)
+        return arena.views(source, starts, self.signatures[index].outputs)
 
-    def _rooms(self, index: int, source: Arena) -> list[torch.Tensor]:
+    def _rooms(self, index: int, source: torch.Tensor) -> list[torch.Tensor]:
         """Return all bytes where an output may come to lie, for each output."""
         rooms = zip(self._outputs(index, source, 0), self.layouts[index].outputs, strict=True)
         more = (self._offsets - 1) * arena.ALIGN
-        return [source.block[start : start + output.nbytes + more] for output, start in rooms]
+        return [source[start : start + output.nbytes + more] for output, start in rooms]
 
     def _draw_place(self, arm: Arm) -> int:
         """Draw where the next result of an arm goes, have the judge look there, and return the offset.
@@ -224,22 +224,25 @@ class CellBench(Bench):
         side.judged[:] = self._outputs(self._index, side.arena, offset)
         return offset
 
-    def _views(self, index: int, source: Arena) -> tuple[list[list[Any]], dict[str, torch.Tensor], list[torch.Tensor]]:
+    def _views(
+        self, index: int, source: torch.Tensor
+    ) -> tuple[list[list[Any]], dict[str, torch.Tensor], list[torch.Tensor]]:
         """Return (input values per slot, parameters by name, outputs) of a workload in an arena."""
         signature, layout = self.signatures[index], self.layouts[index]
         count = len(signature.inputs) + len(signature.scalars)
         slots: list[list[Any]] = []
         for offsets in layout.slots:
-            tensors, scalars = iter(source.views(offsets, signature.inputs)), signature.scalars
+            tensors, scalars = iter(arena.views(source, offsets, signature.inputs)), signature.scalars
             slots.append([scalars[str(i)] if str(i) in scalars else next(tensors) for i in range(count)])
-        params = zip([p.name for p in signature.params], source.views(layout.params, signature.params), strict=True)
-        return slots, dict(params), self._outputs(index, source, 0)
+        weights = arena.views(source, layout.params, signature.params)
+        params = dict(zip([p.name for p in signature.params], weights, strict=True))
+        return slots, params, self._outputs(index, source, 0)
 
-    def _flushed(self, source: Arena, slots: int) -> torch.Tensor:
+    def _flushed(self, source: torch.Tensor, slots: int) -> torch.Tensor:
         """Return the bytes that a burst on so many slots writes to before its calls."""
-        return source.block[self._flushes_at : self._flushes_at + slots * self._flush_size]
+        return source[self._flushes_at : self._flushes_at + slots * self._flush_size]
 
-    def _bind(self, kernel: BuiltKernel | None, index: int, source: Arena) -> Runner:
+    def _bind(self, kernel: BuiltKernel | None, index: int, source: torch.Tensor) -> Runner:
         """Load a kernel, or the reference, for a workload. Called in a cell."""
         slots, weights, outputs = self._views(index, source)
         if kernel is not None and kernel.language != "python":
@@ -289,7 +292,7 @@ class CellBench(Bench):
             buffers["anchor"],
             written=self.signatures[index].written,
             aliases=None if self._fetches else self.signatures[index].aliases,
-            guards=layout_guards(self._sides["candidate"].arena.block, self.layouts[index]),
+            guards=layout_guards(self._sides["candidate"].arena, self.layouts[index]),
             perturb=self.job.task.perturb,
             state_in_place=not self._fetches,
             lean=self.plans[index].lean,

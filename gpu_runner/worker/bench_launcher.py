@@ -32,10 +32,10 @@ from forewarp.gpu_runner.worker.guards import Guards
 from forewarp.gpu_runner.worker.hold import Hold
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.gpu_runner.worker.oracle import expect
-from forewarp.gpu_runner.worker.problem import running_reference, tensors_of
+from forewarp.gpu_runner.worker.problem import running_reference, tensors_of, with_tensors
 from forewarp.gpu_runner.worker.requests import BuiltKernel, LaunchRequest
 from forewarp.gpu_runner.worker.runners import Buffers, find_plan
-from forewarp.gpu_runner.worker.stage import ArmBuffers, Stage, contiguous
+from forewarp.gpu_runner.worker.stage import ArmBuffers, Stage
 from forewarp.gpu_runner.worker.timing import Arm, Bench, Condition, DeviceHung, Sample
 
 GRAPH_BELOW_S = 50e-6
@@ -148,7 +148,7 @@ class LauncherBench(Bench):
         with running_reference("the reference"):
             problem = load_problem(self.job, self.workloads[index], self.weight_seed)
             model = problem.model("cuda")
-            values = contiguous(problem.inputs(0, "cuda"))
+            values = with_tensors(problem.inputs(0, "cuda"), torch.Tensor.contiguous)
         plan = self.job.launch_plans[index]
         guards = Guards("cuda")
         if "candidate" in self.lifted:
@@ -410,10 +410,6 @@ def _stream() -> int:
     return torch.cuda.current_stream().cuda_stream
 
 
-def _replaced(values: Sequence[Any], change: Callable[[torch.Tensor], torch.Tensor]) -> list[Any]:
-    return [change(value) if isinstance(value, torch.Tensor) else value for value in values]
-
-
 def _with(values: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
     """Return the values with their tensors replaced, in order; raises `Refused` where shapes or dtypes differ."""
     rest = iter(tensors)
@@ -424,9 +420,9 @@ def _with(values: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
             raise Refused("the program was made for other inputs")
         return tensor
 
-    return _replaced(values, following)
+    return with_tensors(values, following)
 
 
 def _copied(guards: Guards, values: Sequence[Any]) -> list[Any]:
     """Return the values with every tensor in a guarded buffer of its own."""
-    return _replaced(values, lambda value: guards.tensor(value.shape, value.dtype).copy_(value))
+    return with_tensors(values, lambda value: guards.tensor(value.shape, value.dtype).copy_(value))

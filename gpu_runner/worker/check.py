@@ -107,9 +107,10 @@ def is_integral(tensor: torch.Tensor) -> bool:
 
 
 def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two contiguous tensors of one shape and dtype hold the same bytes."""
+    """Return whether two tensors of one shape and dtype hold the same bytes, element by element."""
     if one.numel() == 0:
         return True
+    one, other = one.contiguous(), other.contiguous()
     a, b = bits(one), bits(other)
     if a.dtype != b.dtype:
         a, b = one.view(-1).view(torch.uint8), other.view(-1).view(torch.uint8)

@@ -111,7 +111,16 @@ class Judge:
             inner = self.phases["check"]
             if bench.asks_before_timing and not self.timings:
                 self.ask(None)
-            schedule = self._schedule(bench, stage, index, sighting=self.job.sighting and not again)
+            schedule = Schedule(
+                bench,
+                stage,
+                index=index,
+                looks=self.job.looks,
+                time_s=self.job.time_s,
+                verify=lambda slot: self._timed("check", lambda: self._verify(bench, stage, slot)),
+                ask=self.ask,
+                sighting=self.job.sighting and not again,
+            )
             timed = self._timed("time", schedule.run)
             # What was compared while timing ran counts as checking.
             self.phases["time"] -= self.phases["check"] - inner
@@ -133,8 +142,10 @@ class Judge:
                 worst = max(worst, self._try(bench, stage, 0))
             except Mismatch as e:
                 raise Mismatch(f"{e}; seen with {name}") from None
-            if not self.checks:
-                self._compare_as_kernelbench(stage)
+            # KernelBench's absolute tolerance asks more of large outputs than the reference itself can keep: to fail it
+            # says nothing.
+            if not self.checks and stage.kernelbench_allclose(0):
+                self.checks.append("within KernelBench's tolerance")
             if name not in self.checks:
                 self.checks.append(name)
         self.checks += [said for said in stage.state_checks() if said not in self.checks]
@@ -143,11 +154,6 @@ class Judge:
         if bench.anchor_outputs is not None:
             self._check_anchor(bench, stage, bench.anchor_outputs)
         return worst
-
-    def _compare_as_kernelbench(self, stage: Stage) -> None:
-        # Its absolute tolerance asks more of large outputs than the reference itself can keep: to fail it says nothing.
-        if stage.judged_by_oracle and stage.kernelbench_allclose(0):
-            self.checks.append("within KernelBench's tolerance")
 
     def _fresh(self, bench: Bench, stage: Stage) -> float:
         stage.redraw(0)
@@ -179,18 +185,6 @@ class Judge:
             stage.compare(0, outputs)
         except Mismatch as e:
             raise AnchorWrong(str(e)) from None
-
-    def _schedule(self, bench: Bench, stage: Stage, index: int, *, sighting: bool) -> Schedule:
-        return Schedule(
-            bench,
-            stage,
-            index=index,
-            looks=self.job.looks,
-            time_s=self.job.time_s,
-            verify=lambda slot: self._timed("check", lambda: self._verify(bench, stage, slot)),
-            ask=self.ask,
-            sighting=sighting,
-        )
 
     def _result(self, status: JudgedStatus, log: str) -> Judgement:
         return Judgement(

@@ -20,7 +20,7 @@ import torch
 
 from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker.nest import NestBuilder, flatten, leaves
-from forewarp.gpu_runner.worker.problem import Problem, copies, shapes_of
+from forewarp.gpu_runner.worker.problem import Problem, copies, shapes_of, with_tensors
 
 SEEDS = 1 << 31
 """Seeds are below this: numpy takes no larger ones, and tasks add small numbers to theirs."""
@@ -92,7 +92,7 @@ class KernelBotProblem(Problem):
                 f"generate_input gives {shapes_of(values)} for one seed and {shapes_of(first)} for another; shapes "
                 "and numbers must follow from the arguments alone"
             )
-        return [v.to(device) if isinstance(v, torch.Tensor) else v for v in values]
+        return with_tensors(values, lambda t: t.to(device))
 
     def _generate(self, seed: int) -> tuple[list[Any], NestBuilder]:
         seed %= SEEDS
@@ -129,7 +129,7 @@ class KernelBotProblem(Problem):
         del device
         if "first" not in self.known:
             values, build = self._generate(0)
-            self.known["first"] = [v.to("meta") if isinstance(v, torch.Tensor) else v for v in values], build
+            self.known["first"] = with_tensors(values, lambda t: t.to("meta")), build
         return self.known["first"]
 
     def build(self, values: Sequence[Any]) -> Any:

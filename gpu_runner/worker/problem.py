@@ -102,7 +102,7 @@ class Problem:
         if backward is not None:
             return differentiation.differentiate(model, build, backward, results=self.gradients == "too")
         if build is not None:
-            model.register_forward_pre_hook(_Rebuilt(build))
+            model.register_forward_pre_hook(lambda _, values: tuple(build(values)))
         return model
 
     def inputs(self, seed: int, device: str) -> list[Any]:
@@ -120,7 +120,7 @@ class Problem:
                 "numbers must follow from the module's constants alone"
             )
         upstream = [] if backward is None else differentiation.draw(backward, device)
-        return [v.to(device) if isinstance(v, torch.Tensor) else v for v in (*values, *upstream)]
+        return with_tensors((*values, *upstream), lambda t: t.to(device))
 
     def arguments(self, seed: int, device: str) -> list[Any]:
         """Return freshly drawn arguments of forward: the values of `inputs` in their nest."""
@@ -144,8 +144,7 @@ class Problem:
             # In a CPU worker the first operation without elements would load half of torch, which takes longer.
             data = self._draw(0, device) if device == "cpu" else self._shapes(device)
             values, build = flatten(data)
-            values = [v.to("meta") if isinstance(v, torch.Tensor) else v for v in values]
-            self.known["first"] = values, None if is_flat(data) else build
+            self.known["first"] = with_tensors(values, lambda t: t.to("meta")), None if is_flat(data) else build
         return self.known["first"]
 
     def backward_on(self, device: str) -> Backward | None:
@@ -198,17 +197,6 @@ class Problem:
         It returns "" where all is well, else the task's message.
         """
         return None
-
-
-class _Rebuilt:
-    """Forward pre-hook: gives a reference the nest that a slot's values belong to."""
-
-    def __init__(self, build: NestBuilder) -> None:
-        self._build = build
-
-    def __call__(self, module: torch.nn.Module, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        del module
-        return tuple(self._build(values))
 
 
 class OnNest:
@@ -307,15 +295,17 @@ def plain_outputs(result: Any, kinds: Sequence[type]) -> list[torch.Tensor]:
 
 def copies(values: Sequence[Any], floats: torch.dtype | None = None) -> list[Any]:
     """Copy the tensors among the values, those of floating point as `floats`, because a reference may write to them."""
-    return [
-        v.to(floats if floats and v.is_floating_point() else v.dtype, copy=True) if isinstance(v, torch.Tensor) else v
-        for v in values
-    ]
+    return with_tensors(values, lambda t: t.to(floats if floats and t.is_floating_point() else t.dtype, copy=True))
+
+
+def with_tensors(values: Sequence[Any], change: Callable[[torch.Tensor], Any]) -> list[Any]:
+    """Return the values with each tensor changed."""
+    return [change(v) if isinstance(v, torch.Tensor) else v for v in values]
 
 
 def shapes_of(values: Sequence[Any]) -> list[Any]:
     """Return what must be the same at each draw: shapes, dtypes and numbers."""
-    return [(tuple(v.shape), v.dtype) if isinstance(v, torch.Tensor) else v for v in values]
+    return with_tensors(values, lambda t: (tuple(t.shape), t.dtype))
 
 
 def tensors_of(values: Sequence[Any]) -> list[torch.Tensor]:

@@ -79,7 +79,7 @@ def _describe_on(
     written = tuple(
         i
         for i, (t, v) in enumerate(zip(tensors, versions, strict=False))
-        if t._version != v or (real and not _alike(t, tensors_of(old)[i]))
+        if t._version != v or (real and not same_bytes(t, tensors_of(old)[i]))
     )
     if not outputs and not written:
         raise ValueError("forward returns nothing to compare: no tensor, no number, and no input is changed")
@@ -88,7 +88,7 @@ def _describe_on(
     random = bool(seen.random)
     if random and real and not (state or written):
         # Numbers that no output depends on, such as initial weights that are overwritten, do not count.
-        random = not all(map(_alike, outputs_of(model(*copies(old))), outputs))
+        random = not all(map(same_bytes, outputs_of(model(*copies(old))), outputs))
     weights = model.state_dict()
     backward = problem.backward_on(device)
     moved = [*weights.values(), *(o for i, o in enumerate(outputs) if str(i) not in aliases), *tensors]
@@ -132,7 +132,7 @@ def _changed(
     for i, (name, tensor) in enumerate(held.items()):
         after = now.get(name)
         touched = after is not tensor or tensor._version != versions[i] or any(tensor is s for s in statistics)
-        if touched or (before and not _alike(tensor, before[i])):
+        if touched or (before and not same_bytes(tensor, before[i])):
             changed.append(name)
     return tuple(changed)
 
@@ -150,17 +150,13 @@ def _read_and_written(
         tensors = tensors_of(again)
         if change is not None:
             other = tensors[change]
-            other.fill_(1) if _alike(other, torch.zeros_like(other)) else other.zero_()
+            other.fill_(1) if same_bytes(other, torch.zeros_like(other)) else other.zero_()
         outputs = outputs_of(model(*again))
-        return all(_alike(a, b) for a, b in zip([*outputs, *tensors], results, strict=True))
+        return all(same_bytes(a, b) for a, b in zip([*outputs, *tensors], results, strict=True))
 
     if not same_with(None):  # a reference that never computes the same twice
         return []
     return [i for i in written if not same_with(i)]
-
-
-def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return same_bytes(one.contiguous(), other.contiguous())
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:

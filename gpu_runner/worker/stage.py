@@ -19,7 +19,14 @@ from forewarp.gpu_runner.worker import perturb as perturbations
 from forewarp.gpu_runner.worker.check import POISON_BYTE, Digest, Expected, Mismatch, is_integral, same_bytes
 from forewarp.gpu_runner.worker.guards import Guards
 from forewarp.gpu_runner.worker.oracle import expect_alike
-from forewarp.gpu_runner.worker.problem import Problem, copies, dtype_name, running_reference, tensors_of
+from forewarp.gpu_runner.worker.problem import (
+    Problem,
+    copies,
+    dtype_name,
+    running_reference,
+    tensors_of,
+    with_tensors,
+)
 from forewarp.gpu_runner.worker.state import State
 
 FRESH_CASES = 1
@@ -249,7 +256,7 @@ class Stage:
                 return self._inputs(fresh_seed())
 
             def expect_drawn(values: Sequence[Any], scales: Sequence[float]) -> Expected:
-                made.append(Drawn(contiguous(values)))
+                made.append(Drawn(with_tensors(values, torch.Tensor.contiguous)))
                 return self._expect(made[-1], [*scales[:count], *(0.0 for _ in self.states), *scales[count:]])
 
             # But for the state: a counter says nothing of the outputs' kind.
@@ -289,7 +296,7 @@ class Stage:
             return self.problem.inputs(seed, self.device)
 
     def _values(self, seed: int) -> list[Any]:
-        return contiguous(self._inputs(seed))
+        return with_tensors(self._inputs(seed), torch.Tensor.contiguous)
 
     def _draw(self) -> Drawn:
         seed = fresh_seed()
@@ -476,14 +483,9 @@ class Stage:
         error = self._expected(slot).error(self.results(slot))
         return error if math.isfinite(error) else None
 
-    @property
-    def judged_by_oracle(self) -> bool:
-        """True if elements are compared with an oracle's; otherwise the task brings a check of its own."""
-        return self._check is None
-
     def kernelbench_allclose(self, slot: int) -> bool:
-        """Return what KernelBench's own check says of the results; for information."""
-        return self._expected(slot).kernelbench_allclose(self.results(slot))
+        """Return what KernelBench's own check says of the results, for information; false where the task's decides."""
+        return self._check is None and self._expected(slot).kernelbench_allclose(self.results(slot))
 
     def snapshot(self, slot: int) -> list[int]:
         """Return digests of the results of the call just made: equal ones are of equal bits."""
@@ -512,11 +514,6 @@ class Stage:
         """Let go of what belongs to this workload only."""
         if self._close is not None:
             self._close()
-
-
-def contiguous(values: Sequence[Any]) -> list[Any]:
-    """Return the values with every tensor contiguous."""
-    return [v.contiguous() if isinstance(v, torch.Tensor) else v for v in values]
 
 
 def _wide_bytes(tensors: Sequence[torch.Tensor]) -> int:

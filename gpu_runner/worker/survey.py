@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from forewarp.gpu_runner.worker import protections, toolchain
+from forewarp.gpu_runner.worker.cells import Cell
 from forewarp.gpu_runner.worker.least import INSIST, Unprotected
-from forewarp.gpu_runner.worker.linux import children_in_own_pid_namespace
 from forewarp.gpu_runner.worker.protections import Confinement
 from forewarp.gpu_runner.worker.task_confinement import confine_task
 from forewarp.gpu_runner.worker.watch import run_watched
@@ -34,55 +34,40 @@ def survey() -> dict[str, list[str]]:
         folder.chmod(0o711)
         compiler = Confinement(str(folder), memory=_MEMORY, drop_user=False, reads_only=toolchain.readable("cpu"))
         return {
-            "candidate": _candidate(folder),
+            "candidate": _watched(lambda contained, _: _candidate(folder, contained)),
             "task": _watched(lambda contained, keep: confine_task(folder, "cpu", contained=contained, keep={keep})),
             "compiler": _watched(lambda contained, _: protections.take(replace(compiler, own_processes=contained))),
         }
 
 
-def _candidate(folder: Path) -> list[str]:
-    """Confine a process as a cell is."""
-    own, (reading, writing) = folder / "cell", os.pipe()
-    own.mkdir()
-    with children_in_own_pid_namespace(wanted=True) as contained:
-        pid = os.fork()
-        if pid == 0:
-            how = Confinement(
-                str(own),
-                memory=_MEMORY,
-                keep={writing},
-                folder_bytes=1 << 20,
-                own_processes=contained,
-                reads_only=toolchain.readable("cpu"),
-            )
-            try:
-                if not contained:  # as the judge does
-                    protections.hide_files(str(folder), [])
-                    protections.keep_signals_inside()
-                _tell(lambda: protections.take(how), writing)
-            finally:
-                os._exit(0)
-    in_force = _heard(reading, writing)
-    os.waitpid(pid, 0)
-    return [*in_force, *([protections.OWN_PROCESSES] if contained else [])]
+def _candidate(folder: Path, contained: bool) -> list[str]:
+    """Make a cell as a judge does, which is watched itself."""
+    if not contained:
+        protections.hide_files(str(folder), [])
+        protections.keep_signals_inside()
+    tempfile.tempdir = str(folder)
+    how = Confinement(
+        "", memory=_MEMORY, folder_bytes=1 << 20, own_processes=True, reads_only=toolchain.readable("cpu")
+    )
+    cell = Cell(lambda index, message: sys.exit("nothing is loaded"), how, memory=_MEMORY)
+    try:
+        return cell.protections
+    finally:
+        cell.close()
 
 
 def _watched(confine: Callable[[bool, int], list[str]]) -> list[str]:
     """Confine a process that is watched, given whether it is contained and the descriptor that it has to keep."""
     reading, writing = os.pipe()
-    run_watched(lambda contained: _tell(lambda: confine(contained, writing), writing), _MEMORY, passes_on=False)
-    return _heard(reading, writing)
 
+    def tell(contained: bool) -> None:
+        try:
+            in_force = confine(contained, writing)
+        except Unprotected as e:
+            in_force = list(e.in_force)
+        os.write(writing, json.dumps(in_force).encode())
 
-def _tell(confine: Callable[[], list[str]], writing: int) -> None:
-    try:
-        in_force = confine()
-    except Unprotected as e:
-        in_force = list(e.in_force)
-    os.write(writing, json.dumps(in_force).encode())
-
-
-def _heard(reading: int, writing: int) -> list[str]:
+    run_watched(tell, _MEMORY, passes_on=False)
     os.close(writing)
     with os.fdopen(reading) as told:
         return [str(name) for name in json.loads(told.read() or "[]")]

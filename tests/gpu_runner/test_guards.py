@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from forewarp.core.values import Signature, TensorSpec
-from forewarp.gpu_runner.worker.arena import Arena, Layout
+from forewarp.gpu_runner.worker.arena import Layout, views
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.guards import ALIGN, BAND, Guards, layout_guards
 
@@ -69,20 +69,20 @@ def test_gaps_of_a_layout_are_watched() -> None:
         bytes_moved=0,
     )
     layout = Layout.of(signature)
-    arena = Arena(torch.zeros(layout.size, dtype=torch.uint8))
-    guards = layout_guards(arena.block, layout)
+    block = torch.zeros(layout.size, dtype=torch.uint8)
+    guards = layout_guards(block, layout)
     for offsets, specs in [(layout.outputs, signature.outputs), (layout.params, signature.params)]:
-        for view in arena.views(offsets, specs):
+        for view in views(block, offsets, specs):
             view.fill_(7)
     for offsets in layout.slots:
-        for view in arena.views(offsets, signature.inputs):
+        for view in views(block, offsets, signature.inputs):
             view.fill_(7)
     guards.check()
-    arena.block[layout.outputs[0] + 12] ^= 255
+    block[layout.outputs[0] + 12] ^= 255
     with pytest.raises(Mismatch, match="1 bytes beside output 0"):
         guards.check()
-    arena.block[layout.outputs[0] + 12] ^= 255
-    arena.block[layout.slots[1][1] + 5 * 4 + 3] ^= 255
+    block[layout.outputs[0] + 12] ^= 255
+    block[layout.slots[1][1] + 5 * 4 + 3] ^= 255
     with pytest.raises(Mismatch, match="beside input 1 of set 1"):
         guards.check()
 

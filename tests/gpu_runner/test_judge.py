@@ -28,7 +28,6 @@ class Scripted:
     slot_count = 2
     workloads = (Workload("only"),)
     asks_before_timing = False
-    judged_by_oracle = False
 
     def __init__(self, anchor: Sequence[Any] | None = None, wrong: Callable[[list[str]], bool] | None = None) -> None:
         self.asked: list[str] = []
@@ -52,6 +51,9 @@ class Scripted:
 
     def snapshot(self, slot: int) -> list[int]:
         return []
+
+    def kernelbench_allclose(self, slot: int) -> bool:
+        return False
 
     def sample(self, stage: object, arm: str, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
         self.asked.append(arm)

@@ -5,6 +5,7 @@ The first request is `open`; the end of the stream ends everything.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,31 +14,34 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core import serde
-from forewarp.core.errors import UsageError, WorkerError
+from forewarp.core.errors import ForewarpError, UsageError, WorkerError
 from forewarp.core.protocols import Executor, SeedMaker, Subject
 from forewarp.core.validation import Validator
 from forewarp.core.values import Build, Candidate, Task
 from forewarp.gpu_runner.cache import default_cache
 from forewarp.gpu_runner.executors.several import open_local
 from forewarp.gpu_runner.remote.far_end.artefacts import Artefacts, digest, pack
-from forewarp.gpu_runner.remote.far_end.wire import Frame, Wire, WireAnswer, serve
+from forewarp.gpu_runner.remote.far_end.wire import Frame, Wire, WireClosed
 
-
-def open_device(body: dict[str, Any]) -> Executor:
-    """Open the device that the body of `open` names."""
-    return open_local(body["device"])
+WireAnswer = tuple[dict[str, Any], tuple[bytes, ...]]
+"""What a request asked for, and the bytes that go with it."""
 
 
 class Agent:
     """Serves one executor. Compiles and measurements wait in separate queues, so that neither holds up the other."""
 
-    def __init__(self, wire: Wire, opener: Callable[[dict[str, Any]], Executor] = open_device) -> None:
+    def __init__(
+        self, wire: Wire, opener: Callable[[dict[str, Any]], Executor] = lambda body: open_local(body["device"])
+    ) -> None:
         """Serve on `wire`; `opener` makes the executor from the body of `open`."""
         self._wire, self._opener = wire, opener
         self._cores = len(os.sched_getaffinity(0))
         self._executor: Executor | None = None
         self._artefacts = Artefacts(default_cache())
-        self._threads: dict[str, ThreadPoolExecutor] = {}
+        self._threads = {
+            verb: ThreadPoolExecutor(count, thread_name_prefix=verb)
+            for verb, count in {"open": 1, "describe": 1, "compile": self._cores}.items()
+        }
         self._verbs: dict[str, Callable[[dict[str, Any], tuple[bytes, ...]], WireAnswer]] = {
             "open": self._open,
             "describe": self._describe,
@@ -49,32 +53,36 @@ class Agent:
 
     def serve(self) -> None:
         """Answer until the stream ends."""
-        self._queue("open", 1)
-        self._queue("describe", 1)
-        self._queue("compile", self._cores)
-        serve(
-            self._wire,
-            self._answer,
-            lambda verb, respond: self._threads.get(verb, self._threads["describe"]).submit(respond),
-        )
+        while True:
+            try:
+                frame = self._wire.receive()
+            except WireClosed:
+                return
+            self._threads.get(frame.head.get("verb", ""), self._threads["describe"]).submit(self._respond, frame)
 
     def close(self) -> None:
         """End the executor's processes."""
         if self._executor is not None:
             self._executor.close()
 
-    def _queue(self, verb: str, threads: int) -> None:
-        self._threads[verb] = ThreadPoolExecutor(threads, thread_name_prefix=verb)
-
-    def _answer(self, frame: Frame) -> WireAnswer:
-        answer, blobs = self._verbs[frame.head["verb"]](frame.head["body"], frame.blobs)
-        return {"ok": answer}, blobs
+    def _respond(self, frame: Frame) -> None:
+        """Answer a request with what it asked for, or with the error."""
+        blobs: tuple[bytes, ...] = ()
+        try:
+            answer, blobs = self._verbs[frame.head["verb"]](frame.head["body"], frame.blobs)
+            head = {"ok": answer}
+        except ForewarpError as e:
+            head = {"error": {"code": e.code, "message": e.message, "hint": e.hint}}
+        except Exception as e:
+            head = {"error": {"code": "internal", "message": f"{type(e).__name__}: {e}", "hint": ""}}
+        with contextlib.suppress(WireClosed):  # the end of the stream, which comes as well, ends everything
+            self._wire.send({**head, "id": frame.head.get("id")}, blobs)
 
     def _open(self, body: dict[str, Any], _: tuple[bytes, ...]) -> WireAnswer:
         if self._executor is None:
             self._executor = self._opener(body)
-            self._queue("measure", self._executor.devices)
-            self._threads["validate"] = self._threads["measure"]
+            devices = ThreadPoolExecutor(self._executor.devices, thread_name_prefix="measure")
+            self._threads |= {"measure": devices, "validate": devices}
         target = serde.to_data(self._executor.target)
         return {"target": target, "devices": self._executor.devices, "cores": self._cores}, ()
 

@@ -5,25 +5,16 @@ Each request is `{"id", "verb", "body"}`, and each answer `{"id", "ok"}` or `{"i
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, BinaryIO
-
-from forewarp.core.errors import ForewarpError
 
 MAX_LINE = 64 << 20
 MAX_BLOBS = 1 << 30
 READY = b"forewarp-agent ready\n"
 """Line that the far end writes once frames follow; whatever a login shell printed before it is no frame."""
-
-WireAnswer = tuple[dict[str, Any], tuple[bytes, ...]]
-"""Head of an answer without its "id", and its blobs."""
 
 
 class WireClosed(Exception):
@@ -72,41 +63,3 @@ class Wire:
         if len(data) < size:
             raise WireClosed
         return data
-
-
-def frames_on_stdout() -> BinaryIO:
-    """Keep standard output for frames, and return it: whatever else is printed goes to standard error from now on."""
-    frames = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    return frames
-
-
-def ready(frames: BinaryIO) -> Wire:
-    """Say that frames follow, and return the wire on the standard streams."""
-    frames.write(READY)
-    frames.flush()
-    return Wire(sys.stdin.buffer, frames)
-
-
-def serve(
-    wire: Wire, answer: Callable[[Frame], WireAnswer], start: Callable[[str, Callable[[], None]], object]
-) -> None:
-    """Answer requests until the stream ends. `start` gets a request's verb and what answers it, to run in a thread."""
-    while True:
-        try:
-            frame = wire.receive()
-        except WireClosed:
-            return
-        start(frame.head.get("verb", ""), partial(_respond, wire, answer, frame))
-
-
-def _respond(wire: Wire, answer: Callable[[Frame], WireAnswer], frame: Frame) -> None:
-    blobs: tuple[bytes, ...] = ()
-    try:
-        head, blobs = answer(frame)
-    except ForewarpError as e:
-        head = {"error": {"code": e.code, "message": e.message, "hint": e.hint}}
-    except Exception as e:
-        head = {"error": {"code": "internal", "message": f"{type(e).__name__}: {e}", "hint": ""}}
-    with contextlib.suppress(WireClosed):  # the end of the stream, which comes as well, ends everything
-        wire.send({**head, "id": frame.head.get("id")}, blobs)
