@@ -81,9 +81,9 @@ class Tree:
             self._place(seed, -1)
         self._total = self._link(attempts)
         self._climb()
-        values = [n.value for n in self._all if n.value is not None]
-        self._lowest = min(values, default=0.0)
-        self._spread = max(max(values, default=0.0) - self._lowest, 1e-6)
+        values = [n.value for n in self._all if n.value is not None] or [0.0]
+        self._lowest = min(values)
+        self._spread = max(max(values) - self._lowest, 1e-6)
         able = [n for n in self._all if n.value is not None or n.born < 0]
         self.nodes = tuple(sorted(able, key=lambda n: (-self._octaves(n.value), n.identity)))
 

@@ -205,6 +205,11 @@ def test_choices_of_one_source_are_one_node() -> None:
     assert tree.related(first.sha256, tree.nodes[0].identity)
 
 
+def test_choices_of_one_source_are_nodes_of_their_own_unless_asked_for() -> None:
+    tree = Tree([attempt("a", 1, BLOCK=32), attempt("a", 2, BLOCK=64)])
+    assert [n.value for n in tree.nodes] == [2, 1]
+
+
 def test_only_nodes_that_qualify_are_chosen() -> None:
     run = [attempt("a", 2.0), attempt("b", 1.0, "a"), attempt("c", 0.0)]
     assert names(Tree(run).choose(1, among=lambda n: n.candidate.source == "b")) == ["b"]

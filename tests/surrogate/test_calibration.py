@@ -143,6 +143,33 @@ def test_under_confidence_is_found_too():
     assert surprise(other, found) < surprise(other, IDENTITY) - 0.1
 
 
+def test_forecasts_that_are_too_sharp_or_too_wide_are_told_apart():
+    sharp, wide = outcomes(0, 200, 200, said=0.1, true=0.3), outcomes(1, 200, 200, said=0.9, true=0.3)
+    found = fit([*sharp, *wide])
+    assert found.tilt < -0.4
+    by_spread = [math.exp(found.spread + found.tilt * math.log(sd / 0.3)) for sd in (0.1, 0.9)]
+    assert by_spread == pytest.approx([3.0, 1 / 3], rel=0.4)
+    assert fit([*outcomes(0, 200, 200, said=0.1, true=0.05), *outcomes(1, 200, 200, said=0.9, true=1.4)]).tilt > 0.2
+
+
+def test_a_correction_is_held_to_what_is_plausible():
+    surprised = [
+        replace(o, speedup=o.speedup and o.speedup * 16.0 ** (-1) ** i) for i, o in enumerate(outcomes(0, 90, 90))
+    ]
+    missed = fit([o if i % 3 else s for i, (o, s) in enumerate(zip(outcomes(0, 90, 90), surprised, strict=True))])
+    assert 0.1 < missed.tails <= 0.3
+    assert fit(outcomes(0, 200, 200, said=0.02, true=1.5)).spread <= 1.5
+
+
+@pytest.mark.parametrize("part", ["spread", "valid_slope"])
+def test_few_outcomes_are_held_back_by_the_prior(part: str):
+    few = outcomes(3, 16, 16, said=0.2, true=0.3)
+    few = [replace(o, forecast=replace(o.forecast, p_valid=0.97 if i % 2 else 0.7)) for i, o in enumerate(few)]
+    held, loose = (getattr(fit(few, looseness=looseness), part) for looseness in (1.0, 8.0))
+    assert 0 < abs(held) < 0.8 * abs(loose)
+    assert held * loose > 0
+
+
 @pytest.mark.parametrize("count", [15, pytest.param(40, marks=pytest.mark.slow), 200])
 def test_calibrated_forecasts_are_left_alone(count: int):
     costs: list[float] = []
