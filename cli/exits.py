@@ -74,7 +74,8 @@ def misused(error: CycloptsError, arguments: Sequence[str]) -> int:
 
     if isinstance(error, UnusedCliTokensError):
         more = " ".join(map(repr, error.unused_tokens or ()))
-        report(arguments, "usage", f"more arguments than it takes: {more}", "put a text with spaces into quotes")
+        hint = "put a text with spaces into quotes, and name an option again for each further value"
+        report(arguments, "usage", f"more arguments than it takes: {more}", hint)
         return USAGE
     command = " ".join(("forewarp", *(error.command_chain or ())))
     missing = error.argument if isinstance(error, MissingArgumentError) else None

@@ -140,7 +140,9 @@ class _Flags:
             default = tuple(default or ()) if several else default
         text = re.sub(r"`(\w+)`", lambda field: self._called(field[1]), info.description or "")
         if several and not self.positional:
-            text += " May be given several times."
+            text += (
+                " Several are separated by commas." if change.converter is commas else " May be given several times."
+            )
         plain = several or default == "" or isinstance(default, bool)
         parameter = Parameter(
             help=text,

@@ -15,6 +15,7 @@ from forewarp.archive.pools.parquet import read_pool, tasks_of
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan
 from forewarp.gpu_runner.formats import task as tasks
+from forewarp.tools.evaluate import EvaluateRequest, evaluate
 
 FOLDER = Path(__file__).parents[1] / "pool" / "tasks"
 NAMES = sorted(p.parent.name for p in FOLDER.glob("*/task.toml"))
@@ -27,6 +28,21 @@ def test_the_measurements_are_sound_and_no_split_leaks() -> None:
     files = [f for f in sorted(FOLDER.parent.glob("*.parquet")) if f.stem != "configurations"]
     assert [f.stem for f in files] == sorted(splits.NAMES)
     assert list(pool_checks.check(files, splits.load())) == []
+
+
+@pytest.mark.slow
+def test_a_forecaster_of_ones_own_is_judged_as_the_card_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pool").symlink_to(FOLDER.parent)
+    monkeypatch.chdir(tmp_path)
+    program = next(
+        p
+        for p in re.findall(r"```python\n(.*?)```", (FOLDER.parent / "README.md").read_text(), re.DOTALL)
+        if "Mine" in p
+    )
+    exec(compile(program, "README.md", "exec"), {"__name__": "card"})
+    found = evaluate(EvaluateRequest(pools=["pool"], recorded=["mine.parquet"], resamples=10))
+    assert [s.name for s in found.forecasters] == ["mine"]
+    assert found.rows > 1000
 
 
 def test_what_comes_with_the_package_is_for_training() -> None:

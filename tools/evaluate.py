@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from forewarp.archive.forecasts import read_forecasts, write_forecasts
 from forewarp.archive.pools.parquet import rows_of
 from forewarp.archive.rows import RecordedRow
-from forewarp.core.errors import UsageError
+from forewarp.core.errors import UsageError, did_you_mean
 from forewarp.core.protocols import Forecaster
 from forewarp.surrogate import baselines, pooling
 from forewarp.surrogate.calibration import shipped
@@ -127,10 +127,13 @@ def evaluate(request: EvaluateRequest, progress: Progress | None = None) -> Eval
     cases = [case for group in plan.groups for case in group.cases]
     if request.pools and not cases:
         held = {row.task.name for pool in request.pools for row in rows_of(Path(pool).expanduser())}
+        pools = ", ".join(request.pools)
+        if unknown := [name for name in request.tasks if name not in held]:
+            hint = f"{did_you_mean(unknown[0], held)}it has {', '.join(sorted(held)) or 'none'}"
+            raise UsageError(f"no task of {pools} is called {unknown[0]!r}", hint=hint)
         raise UsageError(
-            f"no row of the split {request.split!r} is left in {', '.join(request.pools)}",
-            hint="choose another split with --split, or all; a smaller --history; or other tasks, of "
-            f"{', '.join(sorted(held)) or 'which there are none'}",
+            f"no row of the split {request.split!r} is left in {pools}",
+            hint="choose another split with --split, or all; a smaller --history; or other tasks",
         )
     answers = [backtest.run(f, plan.groups, progress) for f in _forecasters(request, rows, plan.groups)]
     answers += [_planned(request)] if request.what == "plans" else []
@@ -171,7 +174,9 @@ def _check(request: EvaluateRequest) -> None:
             "plans are judged as an archive holds them", hint="leave out pools, forecasters and --recorded"
         )
     if request.what != "plans" and not request.pools and not request.recorded:
-        raise UsageError("there is nothing to judge by", hint="pass a pool, or recorded forecasts with --recorded")
+        raise UsageError(
+            "there is nothing to judge by", hint="pass a pool, as `pool` in a clone, or forecasts with --recorded"
+        )
     if request.forecasters and not request.pools:
         raise UsageError("forecasters need a pool to be asked about", hint="pass a pool of measured candidates")
     unknown = [f for f in request.forecasters if f not in FORECASTERS]

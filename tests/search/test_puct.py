@@ -205,6 +205,20 @@ def test_choices_of_one_source_are_one_node() -> None:
     assert tree.related(first.sha256, tree.nodes[0].identity)
 
 
+def test_what_grows_from_a_cross_counts_for_the_first_parents_line_only() -> None:
+    run = [attempt("a", 3), attempt("b", 2), attempt("c", 1, "a", "b"), attempt("d", 0, "c")]
+    assert [(n.candidate.source, n.expansions) for n in Tree(run).nodes] == [("a", 2), ("b", 1), ("c", 1), ("d", 0)]
+
+
+def test_a_first_attempt_that_was_not_measured_is_no_node() -> None:
+    assert names(Tree([attempt("a"), attempt("b", 1, "a")]).nodes) == ["b"]
+
+
+def test_of_equally_fast_choices_of_one_source_the_first_stands_for_it() -> None:
+    run = [attempt("a", 1, BLOCK=32), attempt("a", 1, BLOCK=64)]
+    assert Tree(run, by_source=True).nodes[0].candidate.tunables == {"BLOCK": 32}
+
+
 def test_choices_of_one_source_are_nodes_of_their_own_unless_asked_for() -> None:
     tree = Tree([attempt("a", 1, BLOCK=32), attempt("a", 2, BLOCK=64)])
     assert [n.value for n in tree.nodes] == [2, 1]

@@ -99,6 +99,7 @@ def test_one_task_has_no_interval(pool: str) -> None:
         ({"pool": True, "forecasters": ["uniform", "uniform"]}, "named twice"),
         ({"pool": True, "forecasters": ["uniform"], "split": "validation"}, "no row of the split 'validation'"),
         ({"pool": True, "forecasters": ["uniform"], "history": 9}, "no row of the split"),
+        ({"pool": True, "tasks": ["frist"]}, "no task of .* is called 'frist'"),
         ({"pool": True, "forecasters": ["climatology"], "train": "nowhere.parquet"}, "no pool at nowhere"),
         ({"pool": True, "forecasters": ["llm"]}, "needs a model"),
         ({"pool": True, "forecasters": ["nobody"]}, "no forecaster called 'nobody'"),
