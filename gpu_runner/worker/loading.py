@@ -22,10 +22,10 @@ def load_problem(job: TaskJob, workload: Workload, weight_seed: int) -> Problem:
             f"the reference imports the package {e.name}, which {sys.executable} does not have; install it there, "
             "or pass --python PATH of an environment that has it"
         ) from e
-    signature = next((s for s in job.signatures if s.workload == workload.name), None)
-    if signature is None:
+    known = next((s for s in job.signatures if s.workload == workload.name), None)
+    if known is None:
         return loaded
-    return replace(loaded.described(signature.state, random=signature.random), backward=signature.backward)
+    return replace(loaded, state=known.state, random=known.random, outputs=known.outputs, backward=known.backward)
 
 
 def _load(job: TaskJob, workload: Workload, weight_seed: int) -> Problem:

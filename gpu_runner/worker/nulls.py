@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -85,7 +85,7 @@ class Examination:
         self.state = State(self.inner, signature.state)
         follows = _follows_seeds(AlikeCalls(self.inner, self.state, None), values, marked=bool(seen.random))
         self.random = (seen.random or ["an operation that torch does not mark as random"]) if follows else []
-        self.problem = loaded.described(signature.state, random=follows)
+        self.problem = replace(loaded, state=signature.state, random=follows, outputs=signature.outputs)
         self.check = self.problem.checker()
         self.oracle = ""
         self.refused: list[str] = []

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from forewarp.core.values import Tolerance
+from forewarp.core.values import TensorSpec, Tolerance
 from forewarp.gpu_runner.worker import memory, numerics
 from forewarp.gpu_runner.worker.check import Exact, Expected, Shaken, repeated, stretches
 from forewarp.gpu_runner.worker.operations import run_in_tf32
-from forewarp.gpu_runner.worker.problem import Problem, copies, outputs_of, running_reference, tensors_of
+from forewarp.gpu_runner.worker.problem import (
+    Problem,
+    ReferenceFailed,
+    copies,
+    dtype_name,
+    outputs_of,
+    running_reference,
+    tensors_of,
+)
 from forewarp.gpu_runner.worker.state import State
 
 _PROBED = 4
@@ -91,10 +100,13 @@ def expect(
     written: Sequence[int] = (),
     scales: Sequence[float] | None = None,
     *,
+    described: Sequence[TensorSpec] | None = None,
     allow_tf32: bool = False,
     pieces: bool = False,
 ) -> tuple[Expected, str]:
     """Return what inputs call for and how the oracle was made; outputs first, then written inputs.
+
+    Raises `ReferenceFailed` where the reference's outputs are not as `described`, or differ between two calls in shape.
 
     The values stay as they are. The reference runs after the oracle, in its own numerics: as torch's defaults, or its
     own file, have them. `allow_tf32` accepts products in TF32. With `pieces`, the oracle works on some rows of the
@@ -111,6 +123,7 @@ def expect(
     def run() -> list[torch.Tensor]:
         given = {t.untyped_storage().data_ptr() for t in (*inputs, *state)}
         results = outputs_of(whole(*(copies(values) if written else values)))
+        _check_described(results, described)
         # What is part of an input or a weight would change with it.
         return [r.clone() if r.untyped_storage().data_ptr() in given else r for r in results]
 
@@ -136,7 +149,31 @@ def expect(
         if cut is not None and not (made := expected(cut, reference)).far_off:
             return made, "fp64"
     exact, how = oracle(whole, values)
-    return expected(exact, reference or run(), shaken if how == "fp64" else None), how
+    reference = reference or run()
+    if (one := [_shape(e) for e in exact]) != (two := [_shape(r) for r in reference]):
+        raise _differing(one, two)
+    return expected(exact, reference, shaken if how == "fp64" else None), how
+
+
+def _check_described(results: Sequence[torch.Tensor], described: Sequence[TensorSpec] | None) -> None:
+    """Raise `ReferenceFailed` where the reference's outputs, which come first, are not as they were described."""
+    if described is None:
+        return
+    now = [f"{dtype_name(r)} {_shape(r)}" for r in results[: len(described)]]
+    before = [f"{s.dtype} {list(s.shape)}" for s in described]
+    if now != before:
+        raise _differing(before, now)
+
+
+def _shape(tensor: torch.Tensor) -> str:
+    return str(list(tensor.shape))
+
+
+def _differing(one: Sequence[str], other: Sequence[str]) -> ReferenceFailed:
+    return ReferenceFailed(
+        f"the reference returned {', '.join(one)} at one call and {', '.join(other)} at another; the number, "
+        "shapes and dtypes of outputs must follow from the shapes of the inputs alone"
+    )
 
 
 def expect_alike(
@@ -164,10 +201,11 @@ def expect_alike(
     with running_reference("the reference, run for its expected outputs,"):
         if not plain:
             calls = AlikeCalls(model, state, once, compared)
-        expected, how = expect(calls, *given, allow_tf32=allow_tf32, pieces=pieces and plain)
+        expect_as_described = partial(expect, described=problem.outputs, allow_tf32=allow_tf32)
+        expected, how = expect_as_described(calls, *given, pieces=pieces and plain)
         if problem.random and not expected.reference_agrees():
             calls = AlikeCalls(model, state, once, compared, own_precision=True)
-            expected, how = expect(calls, *given, allow_tf32=allow_tf32)
+            expected, how = expect_as_described(calls, *given)
     return expected, how
 
 

@@ -6,7 +6,7 @@ import contextlib
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from forewarp.core.files import import_file
-from forewarp.core.values import AskedGradients, Backward, Mode, Workload
+from forewarp.core.values import AskedGradients, Backward, Mode, TensorSpec, Workload
 from forewarp.gpu_runner.worker import activity, differentiation
 from forewarp.gpu_runner.worker.nest import NestBuilder, check_inputs, flatten, is_flat, leaves
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
@@ -68,10 +68,10 @@ def import_text(source: str, name: str = "candidate_module") -> ModuleType:
 class Problem:
     """A loaded reference for one workload: here a KernelBench file, in `kernelbot` a KernelBot task.
 
-    The values of a slot are the tensors and numbers of `get_inputs()` in order of appearance (see `nest`). `state` and
-    `random` are what the workload's signature says of the reference, where a job has signatures. Where `gradients` are
-    asked for, the values of a slot end with the upstream gradients, and calls take the backward pass as well, by the
-    `backward` of the signature. `known` keeps what is found out once.
+    The values of a slot are the tensors and numbers of `get_inputs()` in order of appearance (see `nest`). `state`,
+    `random` and `outputs` are what the workload's signature says of the reference, where a job has signatures. Where
+    `gradients` are asked for, the values of a slot end with the upstream gradients, and calls take the backward pass as
+    well, by the `backward` of the signature. `known` keeps what is found out once.
     """
 
     module: ModuleType
@@ -81,6 +81,7 @@ class Problem:
     mode: Mode = "train"
     state: tuple[str, ...] = ()
     random: bool = False
+    outputs: tuple[TensorSpec, ...] | None = None
     gradients: AskedGradients | None = None
     backward: Backward | None = None
     known: dict[str, Any] = field(default_factory=dict[str, Any], compare=False)
@@ -90,10 +91,6 @@ class Problem:
         """Load a KernelBench file with the workload's constants."""
         module = load_module(reference, "reference", workload.constants)
         return cls(module, workload.name, weight_seed, workload.constants, mode)
-
-    def described(self, state: Sequence[str], *, random: bool) -> Problem:
-        """Return the same problem with what is known of its reference's calls."""
-        return replace(self, state=tuple(state), random=random)
 
     def model(self, device: str) -> torch.nn.Module:
         """Return the reference model with the weights that `weight_seed` gives; it is called with a slot's values."""

@@ -322,6 +322,11 @@ class Stage:
         if self.lean and drawn.seed is not None:
             drawn.values = drawn.expected = None
 
+    def check_described(self) -> None:
+        """Raise `ReferenceFailed` if the reference does not return what was described, on the inputs of some slot."""
+        for slot in range(self.slot_count):
+            self._expected(slot)
+
     def _expect(self, drawn: Drawn, scales: Sequence[float] | None = None) -> Expected:
         """Work out what a draw calls for, and keep it there."""
         drawn.expected = self._called_for(drawn, scales, list(self.states))

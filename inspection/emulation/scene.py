@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -59,7 +60,7 @@ class Scene(ShapeOnly):
         self.workload = workload
         self.signature = describe(job, workload, flops=False)
         problem = load_problem(job, workload, fresh_seed())
-        problem = problem.described(self.signature.state, random=self.signature.random)
+        problem = replace(problem, state=self.signature.state, random=self.signature.random)
         super().__init__(problem, workload, candidate, self.signature)
         self.model = problem.model("cpu")
         drawn = problem.inputs(fresh_seed(), "cpu")

@@ -100,6 +100,31 @@ def test_a_task_that_does_not_fit_is_to_blame(executor: LocalExecutor) -> None:
         measure(executor, huge, module())
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        pytest.param("return x[x > 0]", id="shapes follow from values"),
+        pytest.param("self.calls = vars(self).get('calls', 0) + 1; return x[self.calls :]", id="counts its calls"),
+    ],
+)
+def test_a_reference_whose_outputs_do_not_fit_its_inputs_is_to_blame(executor: LocalExecutor, statement: str) -> None:
+    task = small_task(REFERENCE.replace(RIGHT, statement))
+    right = Candidate(task.reference.replace("class Model(", "class ModelNew("), "python")
+    match = r"the reference returned float32 \[.*\] at one call and .* must follow from the shapes of the inputs"
+    with pytest.raises(TaskError, match=match) as e:
+        measure(executor, task, right)
+    assert "the candidate is not to blame" in e.value.message
+    with pytest.raises(TaskError, match=match):
+        executor.validate(task)
+
+
+def test_a_module_that_returns_another_shape_is_to_blame(executor: LocalExecutor) -> None:
+    wrong = Candidate(REFERENCE.replace("class Model(", "class ModelNew(").replace(RIGHT, f"{RIGHT}[1:]"), "python")
+    measured = measure(executor, small_task(), wrong)
+    assert measured.status == "runtime_error"
+    assert "forward returned" in measured.log
+
+
 @contextlib.contextmanager
 def striking(find: Callable[[], int | None], times: int = 1) -> Generator[list[int]]:
     """Kill each process that is found, until so many are killed; meanwhile do what is to be struck."""

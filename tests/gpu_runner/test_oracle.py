@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -208,14 +209,14 @@ def get_init_inputs():
 @pytest.mark.parametrize(("state", "random"), [(("total",), False), ((), True)])
 def test_a_reference_with_state_or_random_numbers_is_run_as_a_whole(state: tuple[str, ...], random: bool) -> None:
     source = ALIVE.replace(" * torch.rand_like(x)", " * 0" if state else " * 0 * torch.rand_like(x)")
-    problem = Problem.load(source, Workload("w"), 0).described(state, random=random)
+    problem = replace(Problem.load(source, Workload("w"), 0), state=state, random=random)
     model = problem.model("cpu")
     expect_alike(problem, model, State(model, state), problem.inputs(0, "cpu"), None, pieces=True)
     assert set(problem.module.ROWS) == {64}
 
 
 def test_state_and_random_numbers_are_judged_without_copies_of_the_inputs() -> None:
-    problem = Problem.load(ALIVE, Workload("w"), 0).described(("total",), random=True)
+    problem = replace(Problem.load(ALIVE, Workload("w"), 0), state=("total",), random=True)
     total = torch.empty(32)
     slots, outputs = [problem.inputs(0, "cpu")], [torch.empty(64, 32)]
     stage = Stage(problem, problem.model("cpu"), ArmBuffers(slots, outputs, {"total": total}), None, lean=True)
