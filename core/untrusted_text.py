@@ -43,8 +43,10 @@ def first_line(text: str) -> str:
 
 
 def first_error(log: str) -> str:
-    """Return the first line that names an error, else the first one that says something."""
-    return first_line(next((line for line in log.splitlines() if re.search(r"error\b", line, re.IGNORECASE)), log))
+    """Return the first line that names an error, and not its kind alone, else the first one that says something."""
+    return first_line(
+        next((line for line in log.splitlines() if re.search(r"(?<!_)error\b", line, re.IGNORECASE)), log)
+    )
 
 
 def clip(text: str, limit: int = 2000) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +20,10 @@ from forewarp.gpu_runner.formats import plan as plans
 LOG_CHARS = 2000
 
 _SAME_CODE = "compiles to the same code as "
+_ERROR = re.compile(r"\berror: .*")
+"""An error as compilers print it, without the file that it is in."""
+_OF_VALUES = re.compile(r"static.assert|#error", re.IGNORECASE)
+"""Errors that a source raises itself for values that it does not take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,9 @@ class Gate:
         self._forecast_first = forecasting and not self._recorded
         self._programs: dict[str, Candidate] = {}
         self._code: dict[str, Candidate] = {}
+        self._right: set[str] = set()  # sources of which a choice of the tunables compiles
+        self._failed: dict[tuple[str, ...], Candidate] = {}
+        self._broken: dict[str, str] = {}
 
     def remember(self, candidate: Candidate, outcome: GateOutcome, build: Build | None) -> None:
         """Take note of a candidate that was checked before; later copies of it are duplicates."""
@@ -78,6 +86,7 @@ class Gate:
         code = keys.code(build)
         if outcome == "passed" and code:
             self._code.setdefault(code, candidate)
+        self._note(candidate, build)
 
     def key(self, candidate: Candidate) -> str:
         """Return a key that is equal for candidates that are the same program; raises `CandidateError` if malformed."""
@@ -105,11 +114,37 @@ class Gate:
         if keys.program in self._programs:
             return Gated("duplicate", f"is the same program as {self._programs[keys.program].short}")
         self._programs[keys.program] = candidate
+        if refused := self._refusal(candidate):
+            return refused
         return partial(self._compiled, candidate, keys, pool.submit(self._build, candidate))
 
     def build(self, candidate: Candidate) -> Gated:
         """Compile a candidate whose build was pending."""
-        return _gated(lambda: self._evidenced(candidate, self._executor.compile(self._task, candidate)))
+        if refused := self._refusal(candidate):
+            return refused
+        gated = _gated(lambda: self._evidenced(candidate, self._executor.compile(self._task, candidate)))
+        self._note(candidate, gated.build)
+        return gated
+
+    def _refusal(self, candidate: Candidate) -> Gated | None:
+        """Return the answer about a candidate whose source fails whatever its tunables are; None for any other."""
+        if candidate.source in self._right or candidate.source not in self._broken:
+            return None
+        return _gated(lambda: Build("compile_error", 0.0, self._broken[candidate.source]))
+
+    def _note(self, candidate: Candidate, build: Build | None) -> None:
+        """Take a source for broken once two choices of its tunables fail with the same errors, and none compiled."""
+        if build is None or build.pending:
+            return
+        if build.status == "ok":
+            self._right.add(candidate.source)
+        errors = _ERROR.findall(build.log) if build.status == "compile_error" else []
+        if not errors or any(map(_OF_VALUES.search, errors)):
+            return
+        first = self._failed.setdefault((candidate.source, *errors), candidate)
+        if first.tunables != candidate.tunables:
+            both = f"{first.short} and {candidate.short}, which have other values of the tunables"
+            self._broken.setdefault(candidate.source, f"not built, because {both}, fail with the same {errors[0]}")
 
     def _build(self, candidate: Candidate) -> Build:
         """Compile; a module is traced to its launches, so that forecasters know it as they know other kernels.
@@ -125,6 +160,7 @@ class Gate:
 
     def _compiled(self, candidate: Candidate, keys: _Keys, compiling: Future[Build]) -> Gated:
         gated = _gated(compiling.result)
+        self._note(candidate, gated.build)
         code = keys.code(gated.build) if gated.outcome == "passed" else ""
         if code and self._code.setdefault(code, candidate) is not candidate:
             return Gated("same_code", f"{_SAME_CODE}{self._code[code].short}", gated.build)

@@ -131,3 +131,65 @@ def test_a_module_gets_the_evidence_of_its_trace() -> None:
     assert (one.build.evidence.facts, one.build.evidence.problems) == ({"registers": 32.0}, ("it spills",))
     assert other.build is not None
     assert other.build.evidence == Evidence()
+
+
+class Refusing(SyntheticExecutor):
+    """No candidate compiles; `says` is what the compiler prints, with the value of TILE."""
+
+    def __init__(self, says: str) -> None:
+        super().__init__()
+        self.says, self.compiled = says, 0
+
+    def compile(self, task: Task, candidate: Candidate) -> Build:
+        self.compiled += 1
+        return Build("compile_error", 1.0, self.says.format(candidate.tunables["TILE"]))
+
+
+def test_a_source_that_fails_alike_whatever_its_tunables_is_built_no_more() -> None:
+    executor = Refusing("kernel.cpp:7:52: error: 'undeclared' was not declared")
+    checking = gate(executor)
+    choices = [seed(TILE=tile) for tile in (64, 16, 32, 128)]
+    answers = [next(iter(checking.check([one]))) for one in choices]
+    assert executor.compiled == 2
+    assert {a.outcome for a in answers} == {"compile_error"}
+    assert f"{choices[0].short} and {choices[1].short}" in answers[2].reason
+    assert "'undeclared' was not declared" in answers[3].reason
+
+
+def test_a_source_of_which_a_choice_compiles_is_not_broken() -> None:
+    class Corner(Refusing):
+        def compile(self, task: Task, candidate: Candidate) -> Build:
+            refused = super().compile(task, candidate)
+            return Build("ok", 1.0) if candidate.tunables["TILE"] == 64 else refused
+
+    executor = Corner("kernel.cpp:7:52: error: no such instruction")
+    checking = gate(executor)
+    for tile in (64, 16, 32, 128):
+        next(iter(checking.check([seed(TILE=tile)])))
+    assert executor.compiled == 4
+
+
+def test_a_resumed_run_knows_which_sources_are_broken() -> None:
+    executor = Refusing("kernel.cpp:7:52: error: 'undeclared' was not declared")
+    checking = gate(executor)
+    for one in (seed(), seed(TILE=16)):
+        checking.remember(one, "compile_error", executor.compile(task(), one))
+    next(iter(checking.check([seed(TILE=32)])))
+    assert executor.compiled == 2
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "kernel.cpp:7:52: error: too much shared memory for {}",
+        "kernel.cpp:7:52: error: static assertion failed: the tile is too large",
+        "kernel.cpp:7:2: error: #error the tile is too large",
+        "terminated",
+    ],
+)
+def test_errors_of_the_values_do_not_speak_against_a_source(says: str) -> None:
+    executor = Refusing(says)
+    checking = gate(executor)
+    for tile in (64, 16, 32, 128):
+        next(iter(checking.check([seed(TILE=tile)])))
+    assert executor.compiled == 4

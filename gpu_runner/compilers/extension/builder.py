@@ -39,25 +39,27 @@ def build(folder: Path, torch_way: Callable[[], None]) -> ExtensionBuild:
     `torch_way` runs Ninja on that folder and raises RuntimeError with the log. The library is left in `folder`.
     """
     start = time.perf_counter()
+    library, way, log = _build(folder, torch_way)
+    return ExtensionBuild(library, way, time.perf_counter() - start, log.replace(f"{folder}/", ""))
+
+
+def _build(folder: Path, torch_way: Callable[[], None]) -> tuple[Path | None, Way, str]:
     recipe = read(folder)
     reasons = ""
     if recipe is not None:
         lean = LeanBuild(recipe)
         try:
-            way = lean.build()
+            return folder / recipe.library, lean.build(), lean.passed_over
         except CompileError as e:
             reasons = str(e)
             if not _may_be_ours(reasons):
-                return ExtensionBuild(None, "lean", time.perf_counter() - start, reasons)
-        else:
-            seconds = time.perf_counter() - start
-            return ExtensionBuild(folder / recipe.library, way, seconds, lean.passed_over)
+                return None, "lean", reasons
     try:
         torch_way()
     except RuntimeError as e:
-        return ExtensionBuild(None, "torch", time.perf_counter() - start, str(e))
+        return None, "torch", str(e)
     name = recipe.library if recipe is not None else next(p.name for p in folder.glob("*.so"))
-    return ExtensionBuild(folder / name, "torch", time.perf_counter() - start, reasons)
+    return folder / name, "torch", reasons
 
 
 class LeanBuild:
