@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from forewarp.agent.base import BaseConversation
 from forewarp.agent.events import ApprovalAsked
 from forewarp.core.errors import UsageError
+from forewarp.core.scratch import temporary_folder
 
 MOST_OUTPUT = 1 << 20
 """Bytes of output that are read; a process that prints more is ended."""
@@ -108,8 +108,8 @@ class ConfinedShell:
         folder = self._conversation.settings.folder.resolve()
         reading, writing = os.pipe()
         try:
-            with tempfile.TemporaryDirectory(prefix="forewarp-shell-", ignore_cleanup_errors=True) as own:
-                argv = confined_shell.argv(folder, Path(own), writing, line)
+            with temporary_folder() as own:
+                argv = confined_shell.argv(folder, own, writing, line)
                 env = confined_shell.variables()
                 result = await run(argv, folder, limit_s=limit_s, env=env, pass_fds=[writing])
             os.set_blocking(reading, False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from forewarp.agent.events import ApprovalAsked
 from forewarp.agent.files import shown
 from forewarp.agent.kernel_tools import KernelTools
 from forewarp.core.budget import DEFAULT_MEASUREMENTS
+from forewarp.core.scratch import temporary_folder
 from forewarp.tools.parts import Amounts, Kernel
 from forewarp.tools.requests import (
     LOCK_NAME,
@@ -165,8 +165,8 @@ class WholeTools:
         self, caller: Caller, request: LongRequest, field: str, name: str, *, spends: int = 0, **fields: object
     ) -> tuple[dict[str, Any], str]:
         """Do a verb that writes a file; return its result and that file, which the edits write."""
-        with tempfile.TemporaryDirectory() as folder:
-            made = Path(folder) / "made.py"
+        with temporary_folder() as folder:
+            made = folder / "made.py"
             request = request.model_copy(update={**fields, field: str(made)})
             found = await self._tools.run_verb(caller, request, spends=spends)
             if not made.exists():

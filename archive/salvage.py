@@ -26,6 +26,7 @@ from forewarp.archive.connection import DAMAGED_ROW
 from forewarp.archive.store import Archive
 from forewarp.core import serde
 from forewarp.core.errors import ArchiveError, UsageError
+from forewarp.core.scratch import temporary_folder
 from forewarp.core.values import Build, Cost, Forecast, RatedPlan, Signature, Target, Task
 
 Row = dict[str, Any]
@@ -93,8 +94,8 @@ class Salvage:
 def examine(path: Path, check: RowCheck = lambda table, row: None) -> Salvage:
     """Read every page and row of the archive and say what is lost; the file is not changed."""
     try:
-        with path.open("rb") as file, tempfile.TemporaryDirectory() as folder:
-            return _salvaged(path, file, Path(folder) / "made.db", check)
+        with path.open("rb") as file, temporary_folder() as folder:
+            return _salvaged(path, file, folder / "made.db", check)
     except OSError as e:
         raise ArchiveError(f"the archive {path} cannot be read: {e.strerror}") from None
 
@@ -276,15 +277,15 @@ def _free(head: bytes, content: bytes, size: int) -> set[int]:
 
 def _salvaged(path: Path, file: BinaryIO, made: Path, check: RowCheck) -> Salvage:
     """Write all readable rows of the open `file` at `path` to the new archive `made`."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "copy.db"
+    with temporary_folder() as folder:
+        copy = folder / "copy.db"
         with copy.open("wb") as out:
             shutil.copyfileobj(file, out)
         if _log(path).is_file():
             shutil.copy(_log(path), _log(copy))
         with copy.open("rb") as out:
             is_ours = b"CREATE TABLE migration" in out.read(1 << 16)
-        whole = Path(folder) / "whole.db"
+        whole = folder / "whole.db"
         shutil.copy(copy, whole)
         if _log(copy).is_file():
             shutil.copy(_log(copy), _log(whole))

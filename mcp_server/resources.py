@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 import anyio.to_thread
 from mcp.server import MCPServer
@@ -13,6 +11,7 @@ from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
 
 from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.core.languages import LANGUAGES
+from forewarp.core.scratch import temporary_folder
 from forewarp.core.values import Language
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.verbs import Verbs, text_of
@@ -56,8 +55,8 @@ def register(server: MCPServer[None], verbs: Verbs, options: ServerOptions) -> N
         from forewarp.report.artifacts import write_page
 
         def page() -> str:
-            with tempfile.TemporaryDirectory() as folder:
-                return write_page(place, run, Path(folder) / "report.html").path.read_text(encoding="utf-8")
+            with temporary_folder() as folder:
+                return write_page(place, run, folder / "report.html").path.read_text(encoding="utf-8")
 
         return await _read(page)
 

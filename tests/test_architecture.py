@@ -202,6 +202,26 @@ def test_the_command_line_writes_through_two_modules_only() -> None:
                 assert not writes, f"{path}:{node.lineno}: {called}"
 
 
+def test_no_folder_stays_behind_a_killed_process() -> None:
+    """Above the worker, whose temporary folder is the controller's, folders are those that the next start removes."""
+    rooms = (
+        "agent",
+        "api",
+        "archive",
+        "cli",
+        "mcp_server",
+        "models",
+        "report",
+        "search",
+        "surrogate",
+        "tools",
+        "tuning",
+    )
+    for path in [p for room in (*rooms, "training") for p in (ROOT / room).rglob("*.py")]:
+        called = {ast.unparse(node.func) for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)}
+        assert called.isdisjoint(("tempfile.TemporaryDirectory", "tempfile.mkdtemp")), f"{path}: use temporary_folder()"
+
+
 def test_a_test_file_has_a_name_of_its_own() -> None:
     """Two of one name stop pytest before the first test."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -18,6 +17,7 @@ import forewarp
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.files import write_whole
 from forewarp.core.languages import languages_on
+from forewarp.core.scratch import temporary_folder
 from forewarp.core.values import DEFAULT_TOLERANCES, Candidate, Language, Task, Tolerance
 from forewarp.gpu_runner import devices
 from forewarp.tools import session as sessions
@@ -347,8 +347,8 @@ class KernelAtHand:
         """Forecast it without the archive, whose measurements would move forecasts; None where it cannot be."""
         if self.locked.task is None or self.locked.language == "cpp":
             return None
-        with tempfile.TemporaryDirectory() as empty:
-            place = Place(python=python, archive=str(Path(empty) / "archive.db"))
+        with temporary_folder() as empty:
+            place = Place(python=python, archive=str(empty / "archive.db"))
             request = ForecastRequest(task=self.task, kernels=[self._kernel], target=target, place=place)
             try:
                 made = forecast_kernel(request, executors=self._executors).forecast

@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,7 @@ import numpy as np
 
 from forewarp.core import serde
 from forewarp.core.errors import CandidateError, WorkerError
+from forewarp.core.scratch import temporary_folder
 from forewarp.core.trees import Array
 from forewarp.core.values import Target
 from forewarp.gpu_runner.executors.client import Reply, WorkerClient, readable
@@ -196,7 +196,7 @@ class Tuner:
 
         Raises `CandidateError` where nothing in the file launches one.
         """
-        with tempfile.TemporaryDirectory(prefix="forewarp-tune-") as made:
+        with temporary_folder() as made:
             answer = self._without_device(ObserveCallsJob, made, OBSERVE_S, calls=tuple(calls))
         found = [serde.from_data(Observed, data) for data in answer["observed"]]
         problems: list[str] = answer["problems"]
@@ -261,10 +261,10 @@ class Tuner:
 
     def keep_timings(self, tuned: Tuned, path: Path) -> str:
         """Have the file's Triton write a kernel's timings into a folder, as its own cache; return why it does not."""
-        with tempfile.TemporaryDirectory(prefix="forewarp-tune-") as made:
+        with temporary_folder() as made:
             launch = tuned.observed.launch
             answer = self._without_device(KeepTimingsJob, made, COMPILE_S, launch=launch, timings=tuned.timings)
-            for found in Path(made, TRITON_CACHE).glob("*/*.autotune.json"):
+            for found in (made / TRITON_CACHE).glob("*/*.autotune.json"):
                 (path / found.parent.name).mkdir(parents=True, exist_ok=True)
                 shutil.copy(found, path / found.parent.name)
         return str(answer["problem"])
@@ -275,15 +275,15 @@ class Tuner:
         seconds = min(COMPILE_S, max(1.0, until - time.monotonic()))
         count = min(MOST_JOBS, os.cpu_count() or 1, len(places))
         shares = [tuple(places[k::count]) for k in range(count)]
-        folders = [self._folders.enter_context(tempfile.TemporaryDirectory(prefix="forewarp-tune-")) for _ in shares]
+        folders = [self._folders.enter_context(temporary_folder()) for _ in shares]
 
-        def compiled(folder: str, places: tuple[int, ...]) -> dict[str, Any]:
+        def compiled(folder: Path, places: tuple[int, ...]) -> dict[str, Any]:
             how: dict[str, Any] = {"launch": observed.launch, "places": places, "compile_s": seconds}
             return self._without_device(CompileShareJob, folder, COMPILE_S, **how)["facts"]
 
         with ThreadPoolExecutor(count) as pool:
             answers = list(pool.map(compiled, folders, shares))
-        state.folders += [Path(folder, TRITON_CACHE) for folder in folders]
+        state.folders += [folder / TRITON_CACHE for folder in folders]
         state.add({int(place): found for answer in answers for place, found in answer.items()}, self._target)
 
     def _measure(
@@ -326,12 +326,12 @@ class Tuner:
             )
         return tuple(answer["protections"])
 
-    def _without_device(self, kind: type[DevicelessJob], folder: str, limit_s: float, **more: Any) -> dict[str, Any]:
+    def _without_device(self, kind: type[DevicelessJob], folder: Path, limit_s: float, **more: Any) -> dict[str, Any]:
         """Have a job of this kind done in a folder; `more` are the fields that not all kinds have."""
         job = kind(
             file=self._file,
             target=self._target,
-            folder=ConfinedFolder(folder, MEMORY, int(limit_s) * (os.cpu_count() or 1), self._reads),
+            folder=ConfinedFolder(str(folder), MEMORY, int(limit_s) * (os.cpu_count() or 1), self._reads),
             space=self._space,
             seconds=0.8 * limit_s,
             **more,

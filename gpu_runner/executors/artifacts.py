@@ -36,6 +36,8 @@ _ENDLESS = (
     "The source took all the processor time that compiling may take. It is to blame, not this machine: look for "
     "includes, templates, constant expressions or unrolled loops that multiply, and for code that runs at its import."
 )
+_PART, _ABANDONED_S = "part-", 86400.0
+"""Beginning of the name of a folder that is being written to, and the age from which on nobody does any more."""
 _ROOM = 1 << 20
 """Bytes that must be free for a failure to be the candidate's fault."""
 
@@ -71,7 +73,8 @@ class ArtifactCache:
         scratch: Path | None = None
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            scratch = Path(tempfile.mkdtemp(prefix="part-", dir=self.folder))
+            self._remove_abandoned()
+            scratch = Path(tempfile.mkdtemp(prefix=_PART, dir=self.folder))
             yield scratch
         except OSError as e:
             raise WorkerError(
@@ -81,6 +84,13 @@ class ArtifactCache:
         finally:
             if scratch:
                 shutil.rmtree(scratch, ignore_errors=True)
+
+    def _remove_abandoned(self) -> None:
+        """Remove what a killed process was writing to; its age tells, because other machines may write here, too."""
+        for part in self.folder.glob(f"{_PART}*"):
+            with contextlib.suppress(OSError):
+                if time.time() - part.stat().st_mtime > _ABANDONED_S:
+                    shutil.rmtree(part, ignore_errors=True)
 
     def keep(self, scratch: Path, key: str) -> Path:
         """Keep a scratch folder, without its `cache`, and return its place; what has the key already stays instead."""

@@ -20,10 +20,10 @@ from weakref import WeakSet
 
 from forewarp.core import serde
 from forewarp.core.errors import DeviceError, UnprotectedError, WorkerError
+from forewarp.core.scratch import Scratch
 from forewarp.core.untrusted_text import clip, printable
 from forewarp.core.values import Status
 from forewarp.gpu_runner import child
-from forewarp.gpu_runner.executors.scratch import Scratch
 from forewarp.gpu_runner.worker import activity, requests
 from forewarp.gpu_runner.worker.activity import Activity
 from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout, LookAnswer

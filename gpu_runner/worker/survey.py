@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from forewarp.core.scratch import temporary_folder
 from forewarp.gpu_runner.worker import protections, toolchain
 from forewarp.gpu_runner.worker.cells import Cell
 from forewarp.gpu_runner.worker.least import INSIST, Unprotected
@@ -29,8 +30,7 @@ def survey() -> dict[str, list[str]]:
     """Return the protections in force around a candidate, a task's code and a compiler on the CPU."""
     os.environ.pop(INSIST, None)
     toolchain.readable("cpu")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         folder.chmod(0o711)
         compiler = Confinement(str(folder), memory=_MEMORY, drop_user=False, reads_only=toolchain.readable("cpu"))
         return {

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from support import small_tasks
 
-from forewarp.gpu_runner.executors import scratch
-from forewarp.gpu_runner.executors.scratch import Scratch
+from forewarp.core import scratch
+from forewarp.core.scratch import Scratch
+from forewarp.gpu_runner.executors.artifacts import ArtifactCache
 
 MEASURING = """
 import sys
@@ -38,15 +39,13 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def holder(temporary: Path) -> subprocess.Popen[str]:
-    code = (
-        "from forewarp.gpu_runner.executors.scratch import Scratch; s = Scratch(); print(s.path, flush=True); input()"
-    )
+def holder(act: str = "s = Scratch(); print(s.path, flush=True); input()") -> subprocess.Popen[str]:
+    code = f"from forewarp.core.scratch import Scratch, temporary_folder\n{act}"
     return subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def test_a_killed_process_leaves_nothing_after_the_next_start(temporary: Path) -> None:
-    with holder(temporary) as killed, holder(temporary) as living:
+    with holder() as killed, holder() as living:
         assert killed.stdout is not None
         assert living.stdout is not None
         gone, kept = (Path(p.stdout.readline().strip()) for p in (killed, living) if p.stdout)
@@ -61,6 +60,34 @@ def test_a_killed_process_leaves_nothing_after_the_next_start(temporary: Path) -
         mine.close()
         assert not mine.path.exists()
         living.kill()
+
+
+def test_a_folder_of_a_killed_process_is_gone_after_the_next_start(temporary: Path) -> None:
+    act = "with temporary_folder() as f: (f / 'copy.db').write_text('x'); print(f, flush=True); input()"
+    with holder(act) as killed:
+        assert killed.stdout is not None
+        own = Path(killed.stdout.readline().strip())
+        assert own.stat().st_mode & 0o777 == 0o700
+        with scratch.temporary_folder() as mine:
+            assert (own / "copy.db").exists()  # its process lives
+        assert not mine.parent.exists()
+        killed.kill()
+    assert own.exists()
+    with scratch.temporary_folder():
+        assert not own.exists()
+    assert list(temporary.iterdir()) == []
+
+
+def test_what_a_killed_compilation_left_in_the_cache_goes_a_day_later(tmp_path: Path) -> None:
+    cache = ArtifactCache(tmp_path, "compiled candidates")
+    old, new, kept = tmp_path / "part-old", tmp_path / "part-new", tmp_path / "0123"
+    for folder in (old, new, kept):
+        folder.mkdir()
+        (folder / "kernel.so").write_text("")
+    for folder in (old, kept):
+        os.utime(folder, (time.time() - 2 * 86400,) * 2)
+    with cache.scratch() as made:
+        assert sorted(tmp_path.iterdir()) == sorted([made, new, kept])
 
 
 def test_what_is_not_ours_stays(temporary: Path) -> None:

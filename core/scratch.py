@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 PREFIX = "forewarp-"
@@ -23,7 +24,7 @@ class Scratch:
 
     def __init__(self) -> None:
         remove_abandoned()
-        self._folder = tempfile.TemporaryDirectory(prefix=PREFIX)
+        self._folder = tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True)
         self.path = Path(self._folder.name)
         # What is confined may be another user, and passes through on its way to its job's folder.
         self.path.chmod(0o711)
@@ -41,6 +42,18 @@ class Scratch:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Generator[Path]:
+    """Give an empty folder that nobody else may enter, and that goes as a `Scratch` does."""
+    scratch = Scratch()
+    try:
+        own = scratch.path / "own"
+        own.mkdir(mode=0o700)
+        yield own
+    finally:
+        scratch.close()
 
 
 def remove_abandoned() -> None:
