@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from forewarp.inspection.emulation.interpreter import libdevice, numerics
 from forewarp.inspection.emulation.interpreter.memory import Memory
@@ -17,7 +18,7 @@ class Unsupported(Exception):
 
 
 def builder_class(interpreter: Any) -> type:
-    """Return a subclass of the interpreter's builder; needs `memory` and `known_functions` set on its instance."""
+    """Return a subclass of the interpreter's builder; needs `memory` set on its instance."""
     import triton.language as tl
     from triton._C.libtriton import ir
 
@@ -63,7 +64,6 @@ def builder_class(interpreter: Any) -> type:
         """The interpreter's operations, with bf16 and TF32 as on a GPU and memory that is watched."""
 
         memory: Memory
-        known_functions: dict[str, Callable[..., AnyArray]]
 
         def get_bf16(self, value: float) -> Any:
             return handle(numerics.round_bf16(np.array([value], np.float32)), bf16)
@@ -144,7 +144,7 @@ def builder_class(interpreter: Any) -> type:
             return handle(np.abs(arg.data), arg.dtype.scalar)
 
         def create_erf(self, arg: Any) -> Any:
-            return handle(self.known_functions["erf"](arg.data), arg.dtype.scalar)
+            return handle(numerics.through_torch(torch.special.erf, arg.data), arg.dtype.scalar)
 
         def create_rsqrt(self, arg: Any) -> Any:
             return fit(1 / np.sqrt(arg.data), arg.dtype)
@@ -152,7 +152,7 @@ def builder_class(interpreter: Any) -> type:
         def create_extern_elementwise(
             self, libName: str, libPath: str, symbol: str, argList: Sequence[Any], retType: Any, isPure: bool
         ) -> Any:
-            function = libdevice.find(symbol, self.known_functions)
+            function = libdevice.find(symbol)
             if function is None:
                 raise Unsupported(f"the math library's {symbol}")
             kind = retType.scalar

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from forewarp.inspection.emulation.interpreter import libdevice, reductions
+from forewarp.inspection.emulation.interpreter import reductions
 from forewarp.inspection.emulation.interpreter.builder import Unsupported, builder_class
 from forewarp.inspection.emulation.interpreter.memory import Memory
 from forewarp.inspection.emulation.interpreter.numerics import AnyArray
@@ -46,7 +46,6 @@ def install(memory: Memory) -> Kernels:
     # Kernels are compiled without a check of each sum and product for overflow.
     builder.options = interpreter.InterpreterOptions(sanitize_overflow=False)
     builder.memory = memory
-    builder.known_functions = libdevice.table()
     _quicker()
     _language(interpreter)
     _loops(interpreter)
