@@ -153,15 +153,43 @@ def test_forecasts_that_are_too_sharp_or_too_wide_are_told_apart():
 
 
 def test_a_correction_is_held_to_what_is_plausible():
-    surprised = [
-        replace(o, speedup=o.speedup and o.speedup * 16.0 ** (-1) ** i) for i, o in enumerate(outcomes(0, 90, 90))
-    ]
-    missed = fit([o if i % 3 else s for i, (o, s) in enumerate(zip(outcomes(0, 90, 90), surprised, strict=True))])
-    assert 0.1 < missed.tails <= 0.3
+    expected = outcomes(0, 90, 90)
+    far = [replace(o, speedup=o.speedup and o.speedup * 16.0 ** (-1) ** i) for i, o in enumerate(expected)]
+    surprised = fit([o if i % 3 else f for i, (o, f) in enumerate(zip(expected, far, strict=True))])
+    assert 0.1 < surprised.tails <= 0.3
     assert fit(outcomes(0, 200, 200, said=0.02, true=1.5)).spread <= 1.5
+    narrow = fit(outcomes(0, 400, 400, said=2.0, true=0.05))
+    assert (narrow.spread, narrow.tilt) == (-1.5, -0.9)
+    sharp, wide = outcomes(0, 1500, 1500, said=0.1, true=0.45), outcomes(1, 1500, 1500, said=0.9, true=0.2)
+    assert fit([*sharp, *wide]).tilt == -0.9
 
 
-@pytest.mark.parametrize("part", ["spread", "valid_slope"])
+def test_a_far_correction_is_found_although_none_fits_as_well_as_a_small_one():
+    # From the start alone, the search ends at no correction at all.
+    assert fit(outcomes(0, 26, 30, said=0.02, true=1.5)).spread > 1.0
+
+
+def test_figures_have_four_digits():
+    found = fit(outcomes(0, 400, 8, said=0.15, true=0.45))
+    assert found.tilt == round(found.tilt, 4) != round(found.tilt, 3)
+
+
+def test_a_fit_begins_with_the_least_number_of_outcomes():
+    valid = [o for o in outcomes(0, 40, 40, said=0.1, true=0.6) if o.valid]
+    assert fit(valid[:MIN_OUTCOMES]).spread > 0.1
+    assert fit(valid[: MIN_OUTCOMES - 1]).spread == 0.0
+
+
+def test_validity_that_is_always_said_too_high_is_shifted():
+    said = [(0.9, 100, 200), (0.5, 20, 200)]
+    found = fit(
+        [Outcome(normal(0, 0.2, p), 1.0 if k < hits else None, f"{p} {k}") for p, hits, of in said for k in range(of)]
+    )
+    assert [line(p, found.valid_shift, found.valid_slope) for p, _, _ in said] == pytest.approx([0.5, 0.1], abs=0.05)
+    assert found.valid_shift < -1.5
+
+
+@pytest.mark.parametrize("part", ["spread", "tilt", "valid_shift", "valid_slope"])
 def test_few_outcomes_are_held_back_by_the_prior(part: str):
     few = outcomes(3, 16, 16, said=0.2, true=0.3)
     few = [replace(o, forecast=replace(o.forecast, p_valid=0.97 if i % 2 else 0.7)) for i, o in enumerate(few)]

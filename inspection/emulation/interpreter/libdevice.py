@@ -72,8 +72,8 @@ def _table() -> dict[str, MathFunction]:
     found |= {name: partial(through_torch, getattr(torch.special, n)) for name, n in _OF_TORCH.items()}
     found |= {name: partial(_seen_as, kind) for name, kind in _VIEWS.items()}
     counts: dict[str, Unary] = {
-        "popc": _set_bits,
-        "clz": lambda bits: np.where(bits.any(axis=1), bits[:, ::-1].argmax(axis=1), bits.shape[1]),
+        "popc": lambda bits: bits.sum(axis=1),
+        "clz": _leading_zeros,
         "ffs": lambda bits: np.where(bits.any(axis=1), bits.argmax(axis=1) + 1, 0),
     }
     found |= {f"{name}{long}": partial(_counted, count) for name, count in counts.items() for long in ("", "ll")}
@@ -151,8 +151,8 @@ def _counted(count: MathFunction, x: AnyArray) -> AnyArray:
     return count(np.unpackbits(words, axis=1, bitorder="little")).astype(np.int32).reshape(x.shape)
 
 
-def _set_bits(bits: AnyArray) -> AnyArray:
-    return bits.sum(axis=1)
+def _leading_zeros(bits: AnyArray) -> AnyArray:
+    return np.where(bits.any(axis=1), bits[:, ::-1].argmax(axis=1), bits.shape[1])
 
 
 def _power_of_ten(x: AnyArray) -> AnyArray:
