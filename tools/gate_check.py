@@ -24,8 +24,8 @@ from forewarp.tools.gate_lock import (
     KernelAtHand,
     LockedKernel,
     launches_of,
+    locked_measurement,
     read_lock,
-    versions_of,
 )
 from forewarp.tools.gate_rounds import PairedRounds, TimedKernel
 from forewarp.tools.gate_verdicts import OPEN, WORSE, GateVerdict
@@ -236,16 +236,17 @@ class _Check:
             state.say("does not compile", f"on {result.device.name}", result.log)
         elif result.status != "ok":
             state.say("wrong", result.summary, result.log)
-        elif not result.trusted:
+        elif not result.trusted or result.speedup is None:
             state.say("not compared", result.summary, result.log)
         elif (before := kernel.measured.get(result.device.name)) is None:
             state.say("same", f"outputs; times of {result.device.name} are not in the lock")
-        elif before.versions.get("torch") != (now := versions_of(result, place)).get("torch"):
-            torch = f"{before.versions.get('torch')} → {now.get('torch')}"
+        elif before.versions.get("torch") != (now := locked_measurement(result, place)).versions.get("torch"):
+            torch = f"{before.versions.get('torch')} → {now.versions.get('torch')}"
             state.say("same", f"outputs; times are not compared: with torch {torch} the reference may be another")
-        elif sign := verdicts.times_sign(before, result, self.request.margin):
-            busy = wording.busy_words(result.device_state)
-            state.say("likely slower", f"{result.device.name}: {sign}" + f" ({busy})" * bool(busy))
+        elif sign := verdicts.times_sign(before, now, self.request.margin):
+            disturbed = verdicts.disturbed_words(before, now)
+            verdict: GateVerdict = "too noisy" if disturbed else "likely slower"
+            state.say(verdict, f"{result.device.name}: {sign}{disturbed}")
         else:
             state.say("same", f"{result.device.name}: outputs and times, as far as another day can tell")
 

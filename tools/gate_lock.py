@@ -74,6 +74,7 @@ class LockedShape(Part):
     name: str
     kernel_us: Micros
     speedup: Interval
+    session_sd: float = Field(default=0.0, description="Spread of equal kernels between sessions, of log-ratios.")
 
 
 class LockedMeasurement(Part):
@@ -84,6 +85,9 @@ class LockedMeasurement(Part):
     shapes: list[LockedShape]
     versions: dict[str, str] = Field(description="Of forewarp, Python, torch, Triton and the driver.")
     date: str
+    other_processors: float | None = Field(
+        default=None, description="Processors busy with something else meanwhile; null of a GPU."
+    )
 
 
 class LockedKernel(Part):
@@ -273,7 +277,7 @@ def _locked(
     result = files.measure(request.place)
     measured.append(result)
     if result.trusted and result.speedup is not None:
-        found.measured[result.device.name] = _measured(result, request.place)
+        found.measured[result.device.name] = locked_measurement(result, request.place)
     elif result.status == "ok" or (found.language == "python" and kind == "cpu"):  # a module may need a GPU
         notes.append(f"{found.path} has no times: {result.summary}")
     else:
@@ -368,21 +372,19 @@ def launches_of(seen: KernelInspection) -> list[LockedLaunch]:
     return [LockedLaunch.seen(w.workload, launch) for w in seen.workloads for launch in w.launches]
 
 
-def versions_of(result: MeasureResult, place: Place) -> dict[str, str]:
-    """Return the versions that a measurement was made with."""
+def locked_measurement(result: MeasureResult, place: Place) -> LockedMeasurement:
+    """Return what a lock keeps of a trusted measurement, which the place's archive has."""
     with sessions.open_archive(place) as archive:
-        row = archive.measurement(result.measurement_id or 0, whole=False)
-    environment = row.measurement.environment if row.measurement else {}
-    named = {name: environment[name] for name in VERSIONS if environment.get(name)}
-    return {"forewarp": forewarp.__version__} | named
-
-
-def _measured(result: MeasureResult, place: Place) -> LockedMeasurement:
+        recorded = archive.measurement(result.measurement_id or 0, whole=False).measurement
     assert result.speedup is not None
+    assert recorded is not None
+    spreads = {t.workload: t.session_sd for t in recorded.workloads}
+    versions = {name: recorded.environment[name] for name in VERSIONS if recorded.environment.get(name)}
     return LockedMeasurement(
         anchor=result.anchor,
         speedup=result.speedup,
-        shapes=[LockedShape.of(w, kernel_us=w.candidate_us) for w in result.workloads],
-        versions=versions_of(result, place),
+        shapes=[LockedShape.of(w, kernel_us=w.candidate_us, session_sd=spreads[w.name]) for w in result.workloads],
+        versions={"forewarp": forewarp.__version__} | versions,
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        other_processors=result.device_state and result.device_state.other_processors,
     )

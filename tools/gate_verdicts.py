@@ -10,7 +10,7 @@ from statistics import fmean, stdev
 from typing import Final, Literal
 
 from forewarp.tools.gate_lock import LockedForecast, LockedLaunch, LockedMeasurement
-from forewarp.tools.measured import MeasureResult
+from forewarp.tools.wording import NOTICED
 
 GateVerdict = Literal[
     "same", "faster", "slower", "likely slower", "wrong", "does not compile", "too noisy", "not compared"
@@ -33,6 +33,8 @@ From `benchmarks/results/repeat_agreement.json`: 350 shapes of 175 kernels, spee
 REGISTER_STEP: Final = 8
 """Registers are given to a thread in units of this many; fewer more cost nothing."""
 _ROUNDED: Final = 1e-6
+_Z95: Final = 1.96
+"""Half-width of a normal's central 95 % interval, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +152,27 @@ def forecast_sign(before: LockedForecast | None, after: LockedForecast | None, t
     return f"the forecast has fallen: {before.median.ratio:.3g}× → {after.median.ratio:.3g}×" if fallen else ""
 
 
-def times_sign(before: LockedMeasurement, after: MeasureResult, threshold: float) -> str:
+def times_sign(before: LockedMeasurement, after: LockedMeasurement, threshold: float) -> str:
     """Say which shapes are slower than locked, beyond what another card of the kind or another day explains.
 
-    Whole intervals of the speed-up over the anchor must be apart by the threshold and `CARD_SPREAD`.
+    Whole intervals of the speed-up over the anchor must be apart by the threshold and `CARD_SPREAD`, or by what equal
+    kernels differ from session to session where that is more, as that of modules on a CPU is.
     """
-    now = {w.name: w.speedup for w in after.workloads}
-    slower = [
-        f"{s.name}: {s.speedup} → {now[s.name]}"
-        for s in before.shapes
-        if s.name in now and math.log(s.speedup.low / now[s.name].high) > math.log1p(threshold) + CARD_SPREAD
-    ]
+    slower: list[str] = []
+    for old in before.shapes:
+        for new in (s for s in after.shapes if s.name == old.name):
+            spread = max(CARD_SPREAD, _Z95 * math.hypot(old.session_sd, new.session_sd))
+            if math.log(old.speedup.low / new.speedup.high) > math.log1p(threshold) + spread:
+                slower.append(f"{old.name}: {old.speedup} → {new.speedup}")
     return f"the speed-up has fallen since {before.date[:10]}, {'; '.join(slower)}" if slower else ""
+
+
+def disturbed_words(before: LockedMeasurement, after: LockedMeasurement) -> str:
+    """Say that other work kept processors busy, which slows kernel and reference unlike; "" where it did not."""
+    busy = [f"{m.other_processors or 0:.1f} {when}" for m, when in ((before, "then"), (after, "now"))]
+    if max(before.other_processors or 0, after.other_processors or 0) < NOTICED:
+        return ""
+    return f"; but processors were busy with something else ({', '.join(busy)}), so lock and check on a quiet machine"
 
 
 def _pairs(before: Sequence[LockedLaunch], after: Sequence[LockedLaunch]) -> list[tuple[LockedLaunch, LockedLaunch]]:

@@ -18,12 +18,13 @@ from forewarp.tools.gate_verdicts import (
     ROUNDS,
     decided_within,
     differences,
+    disturbed_words,
     forecast_sign,
     judge,
     signs_of_slower,
     times_sign,
 )
-from forewarp.tools.measured import MeasureResult, Micros
+from forewarp.tools.measured import Micros
 from forewarp.tools.parts import Interval
 
 MARGIN = math.log1p(0.02)
@@ -93,31 +94,43 @@ def test_forecasts_of_another_forewarp_are_not_compared() -> None:
     assert not forecast_sign(forecast(2.0), None, 0.02)
 
 
-def measured(ratio: float, half: float = 0.001) -> LockedMeasurement:
+def measured(
+    ratio: float, half: float = 0.001, *, session_sd: float = 0.0, other_processors: float | None = None
+) -> LockedMeasurement:
     interval = Interval(ratio=ratio, low=ratio * (1 - half), high=ratio * (1 + half))
-    shape = LockedShape(name="wide", kernel_us=Micros(median=10), speedup=interval)
-    return LockedMeasurement(
-        anchor="reference", speedup=interval, shapes=[shape], versions={}, date="2026-01-02T03:04:05"
-    )
-
-
-def result(ratio: float, half: float = 0.001) -> MeasureResult:
-    class Shape:
-        name = "wide"
-        speedup = Interval(ratio=ratio, low=ratio * (1 - half), high=ratio * (1 + half))
-
-    return MeasureResult.model_construct(workloads=[Shape()])  # pyright: ignore[reportArgumentType]
+    shape = LockedShape(name="wide", kernel_us=Micros(median=10), speedup=interval, session_sd=session_sd)
+    about: dict[str, Any] = {"versions": {}, "date": "2026-01-02T03:04:05", "other_processors": other_processors}
+    return LockedMeasurement(anchor="reference", speedup=interval, shapes=[shape], **about)
 
 
 def test_times_of_another_day_count_beyond_threshold_and_spread_of_cards() -> None:
     beyond = math.exp(MARGIN + CARD_SPREAD)
-    sign = times_sign(measured(2.0), result(2.0 / beyond * 0.99), 0.02)
+    sign = times_sign(measured(2.0), measured(2.0 / beyond * 0.99), 0.02)
     assert "since 2026-01-02, wide: 2×" in sign
-    assert not times_sign(measured(2.0), result(2.0 / beyond * 1.01), 0.02)
+    assert not times_sign(measured(2.0), measured(2.0 / beyond * 1.01), 0.02)
     # A slow-down that an interleaved comparison would find is not told from another card.
-    assert not times_sign(measured(2.0), result(2.0 / 1.03), 0.02)
+    assert not times_sign(measured(2.0), measured(2.0 / 1.03), 0.02)
     # Whole intervals have to be apart.
-    assert not times_sign(measured(2.0, 0.05), result(2.0 / beyond * 0.97, 0.05), 0.02)
+    assert not times_sign(measured(2.0, 0.05), measured(2.0 / beyond * 0.97, 0.05), 0.02)
+
+
+def test_what_equal_kernels_differ_between_sessions_is_no_sign() -> None:
+    """Modules on a CPU differ by 3 % (one standard deviation) with nothing changed."""
+    before, after = measured(2.0, session_sd=0.03), measured(2.0 / 1.1, session_sd=0.03)
+    assert times_sign(measured(2.0), measured(2.0 / 1.1), 0.02)
+    assert not times_sign(before, after, 0.02)
+    assert times_sign(before, measured(2.0 / 1.15, session_sd=0.03), 0.02)
+
+
+@pytest.mark.parametrize("busy", [(0.0, 2.0), (2.0, 0.0), (None, 0.2)])
+def test_other_work_on_the_processors_decides_nothing(busy: tuple[float | None, float]) -> None:
+    before, after = (measured(2.0, other_processors=processors) for processors in busy)
+    assert f"{busy[0] or 0:.1f} then, {busy[1]:.1f} now" in disturbed_words(before, after)
+
+
+def test_a_quiet_machine_is_not_called_disturbed() -> None:
+    assert not disturbed_words(measured(2.0), measured(2.0))
+    assert not disturbed_words(measured(2.0, other_processors=0.1), measured(2.0, other_processors=0.0))
 
 
 def test_the_spread_between_cards_is_the_recorded_one() -> None:
