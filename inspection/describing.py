@@ -73,11 +73,11 @@ def _without_device(
     target = job.target
 
     def by_shapes() -> Signature:
-        with masquerading(target, _nobody()) as mode, shapes_only(mode):
+        with masquerading(target, _no_recorder()) as mode, shapes_only(mode):
             return describe(load_problem(job, workload, 0), "cpu", flops=flops, real=False)
 
     def by_shapes_of_values() -> Signature:
-        with masquerading(target, _nobody()) as mode:
+        with masquerading(target, _no_recorder()) as mode:
             loaded = load_problem(job, workload, 0)
             drawn = loaded.inputs(0, "cpu")
             with shapes_only(mode):
@@ -85,7 +85,7 @@ def _without_device(
                 return describe(loaded, "cpu", flops=flops, real=False, values=values)
 
     def by_values() -> Signature:
-        with masquerading(target, _nobody()):
+        with masquerading(target, _no_recorder()):
             return describe(load_problem(job, workload, 0), "cpu", flops=flops)
 
     size = _size(job, workload, target)
@@ -157,7 +157,7 @@ def _bounded(describe: Callable[[], Signature], size: int | None, seconds: float
 def _size(job: TaskJob, workload: Workload, target: Target) -> int | None:
     """Return the bytes of inputs and parameters; None where they cannot be told without making them."""
     try:
-        with masquerading(target, _nobody()) as mode, shapes_only(mode):
+        with masquerading(target, _no_recorder()) as mode, shapes_only(mode):
             loaded = load_problem(job, workload, 0)
             tensors = [*tensors_of(loaded.inputs(0, "cpu")), *loaded.model("cpu").state_dict().values()]
             return sum(t.numel() * t.element_size() for t in tensors)
@@ -165,5 +165,5 @@ def _size(job: TaskJob, workload: Workload, target: Target) -> int | None:
         return None
 
 
-def _nobody() -> Recorder:
+def _no_recorder() -> Recorder:
     return Recorder(Path("/nonexistent"))

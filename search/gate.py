@@ -27,7 +27,7 @@ _OF_VALUES = re.compile(r"static.assert|#error", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Gated:
+class GateAnswer:
     """Answer of the gate about one candidate."""
 
     outcome: GateOutcome
@@ -92,7 +92,7 @@ class Gate:
         """Return a key that is equal for candidates that are the same program; raises `CandidateError` if malformed."""
         return self._keys(candidate).program
 
-    def check(self, batch: Sequence[Candidate]) -> Generator[Gated]:
+    def check(self, batch: Sequence[Candidate]) -> Generator[GateAnswer]:
         """Yield one answer per candidate, in order; compiles run ahead in a few threads.
 
         Raises `WorkerError` if the executor is lost. Closing the iterator drops the compiles that have not begun.
@@ -101,24 +101,24 @@ class Gate:
         try:
             answers = [self._begin(candidate, pool) for candidate in batch]
             for answer in answers:
-                yield answer if isinstance(answer, Gated) else answer()
+                yield answer if isinstance(answer, GateAnswer) else answer()
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _begin(self, candidate: Candidate, pool: ThreadPoolExecutor) -> Gated | Callable[[], Gated]:
+    def _begin(self, candidate: Candidate, pool: ThreadPoolExecutor) -> GateAnswer | Callable[[], GateAnswer]:
         """Return the answer about a candidate, or the function that waits for its compile and returns it then."""
         try:
             keys = self._keys(candidate)
         except CandidateError as e:
-            return Gated("malformed", str(e))
+            return GateAnswer("malformed", str(e))
         if keys.program in self._programs:
-            return Gated("duplicate", f"is the same program as {self._programs[keys.program].short}")
+            return GateAnswer("duplicate", f"is the same program as {self._programs[keys.program].short}")
         self._programs[keys.program] = candidate
         if refused := self._refusal(candidate):
             return refused
         return partial(self._compiled, candidate, keys, pool.submit(self._build, candidate))
 
-    def build(self, candidate: Candidate) -> Gated:
+    def build(self, candidate: Candidate) -> GateAnswer:
         """Compile a candidate whose build was pending."""
         if refused := self._refusal(candidate):
             return refused
@@ -126,7 +126,7 @@ class Gate:
         self._note(candidate, gated.build)
         return gated
 
-    def _refusal(self, candidate: Candidate) -> Gated | None:
+    def _refusal(self, candidate: Candidate) -> GateAnswer | None:
         """Return the answer about a candidate whose source fails whatever its tunables are; None for any other."""
         if candidate.source in self._right or candidate.source not in self._broken:
             return None
@@ -158,12 +158,12 @@ class Gate:
     def _evidenced(self, candidate: Candidate, build: Build) -> Build:
         return with_evidence(self._executor, self._task, candidate, build)
 
-    def _compiled(self, candidate: Candidate, keys: _Keys, compiling: Future[Build]) -> Gated:
+    def _compiled(self, candidate: Candidate, keys: _Keys, compiling: Future[Build]) -> GateAnswer:
         gated = _gated(compiling.result)
         self._note(candidate, gated.build)
         code = keys.code(gated.build) if gated.outcome == "passed" else ""
         if code and self._code.setdefault(code, candidate) is not candidate:
-            return Gated("same_code", f"{_SAME_CODE}{self._code[code].short}", gated.build)
+            return GateAnswer("same_code", f"{_SAME_CODE}{self._code[code].short}", gated.build)
         return gated
 
     def _keys(self, candidate: Candidate) -> _Keys:
@@ -184,15 +184,15 @@ class Gate:
         return _Keys(program, repr(launches or sorted((plan.defaults() | dict(candidate.tunables)).items())))
 
 
-def _gated(compiled: Callable[[], Build]) -> Gated:
+def _gated(compiled: Callable[[], Build]) -> GateAnswer:
     """Return what a compile says of a candidate."""
     try:
         build = compiled()
     except CandidateError as e:
-        return Gated("malformed", str(e))
+        return GateAnswer("malformed", str(e))
     if build.status != "ok":
-        return Gated("compile_error", f"{build.status}: {clip(build.log.strip(), LOG_CHARS)}", build)
-    return Gated("passed", "", build)
+        return GateAnswer("compile_error", f"{build.status}: {clip(build.log.strip(), LOG_CHARS)}", build)
+    return GateAnswer("passed", "", build)
 
 
 def program_key(candidate: Candidate) -> str:

@@ -15,7 +15,7 @@ from forewarp.core.values import Build, Measurement
 from forewarp.gpu_runner.pipeline import compile_threads, twice
 from forewarp.search import policy
 from forewarp.search.events import Accepted, Alarmed, Event, Measured, Measuring, Rejected
-from forewarp.search.gate import Gate, Gated
+from forewarp.search.gate import Gate, GateAnswer
 from forewarp.search.run import BudgetSpent, SearchRun, Stopped
 
 
@@ -70,7 +70,7 @@ def _measure_at_once(run: SearchRun, waiting: deque[CandidateRow], purpose: Purp
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def record_gated(run: SearchRun, row: CandidateRow, gated: Gated) -> Generator[Event]:
+def record_gated(run: SearchRun, row: CandidateRow, gated: GateAnswer) -> Generator[Event]:
     """Record what the gate says of a candidate."""
     with run.step() as happened:
         kept = run.archive.set_outcome(row.proposal, gated.outcome, gated.reason, gated.build)

@@ -102,8 +102,8 @@ class Tree:
         expansions = {n: n.expansions for n in self._all}
         blocked: set[Node] = set()
         chosen: list[Node] = []
-        while nodes and len(chosen) < count:
-            factor = EXPLORATION * math.sqrt(1 + self._total + len(chosen))
+        for made in range(count if nodes else 0):
+            factor = EXPLORATION * math.sqrt(1 + self._total + made)
             free = [n for n in nodes if n not in blocked] or nodes
             # `max` takes the first of equals, and nodes are in order.
             best = max(free, key=lambda n: gains[n] + factor * priors[n] / (1 + expansions[n]))

@@ -33,7 +33,7 @@ LEAST_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class WorkloadJudgement:
     """Outcome of one workload. `slow` is the seconds that it would have taken; 0 where it was not too slow.
 
     `reach` is what `interpreter.memory.Memory` counted.
@@ -50,30 +50,30 @@ class Judged:
         """True if its outputs, or what it did to memory, were wrong."""
         return self.status == "incorrect" or any(f.kind in FAULTS for f in self.findings)
 
-    def saying(self, message: str, **changes: Any) -> Judged:
+    def with_message(self, message: str, **changes: Any) -> WorkloadJudgement:
         """Return this judgement with another message."""
         return replace(self, workload=replace(self.workload, message=message), **changes)
 
-    def noting(self, note: str) -> Judged:
+    def with_note(self, note: str) -> WorkloadJudgement:
         """Return this judgement with a note behind its message."""
-        return self.saying("; ".join(filter(None, (self.workload.message, note))))
+        return self.with_message("; ".join(filter(None, (self.workload.message, note))))
 
-    def finding(self, findings: Sequence[Finding], own: Constants) -> Judged:
+    def with_findings(self, findings: Sequence[Finding], own: Constants) -> WorkloadJudgement:
         """Return this judgement with what was found at the task's own shape, too."""
         shape = ", ".join(f"{k} = {v}" for k, v in own.items())
         found = [replace(f, message=f"{f.message}; at the task's own shape, {shape}") for f in findings]
-        return replace(self, findings=joined([*self.findings, *found]))
+        return replace(self, findings=merged([*self.findings, *found]))
 
-    def joined(self, other: Judged, name: str) -> Judged:
+    def with_case(self, other: WorkloadJudgement, name: str) -> WorkloadJudgement:
         """Return this case of a workload and another as one: this one, or the other, called `name`, if it failed."""
-        findings = joined([*self.findings, *other.findings])
+        findings = merged([*self.findings, *other.findings])
         if other.status in ("failed", "incorrect") or (other.status == "unsupported" and not other.slow):
-            return other.saying(f"{name}: {other.workload.message}", findings=findings)
+            return other.with_message(f"{name}: {other.workload.message}", findings=findings)
         error = max(self.workload.error or 0.0, other.workload.error or 0.0)
         return replace(self, workload=replace(self.workload, error=error), findings=findings)
 
 
-CaseJudge = Callable[..., Judged]
+CaseJudge = Callable[..., WorkloadJudgement]
 """Runs a candidate on what is on stage, and compares.
 
 Takes `limit_s`, whether a `sample` of programs is run, and whether it is the `first` case, which may be run in several
@@ -113,7 +113,7 @@ class Checker(ABC):
         self.job, self.candidate = job, job.candidate
 
     @abstractmethod
-    def started(self, scene: Scene) -> contextlib.AbstractContextManager[CaseJudge | Judged]:
+    def started(self, scene: Scene) -> contextlib.AbstractContextManager[CaseJudge | WorkloadJudgement]:
         """Start the candidate for a scene; yield what judges it, or the judgement of one that cannot run at all."""
 
     def check(self) -> Check:
@@ -130,28 +130,28 @@ class Checker(ABC):
         message = f"the task cannot be run on the CPU: {why}" if why else "the task has no workloads"
         return Check(self.job.how, "unsupported", (), (), time.monotonic() - started, message)
 
-    def _in_turn(self, workloads: Sequence[Workload], until: float) -> list[Judged]:
+    def _in_turn(self, workloads: Sequence[Workload], until: float) -> list[WorkloadJudgement]:
         """Check workloads until one fails or cannot be judged, each in its share of the time."""
-        judged: list[Judged] = []
+        judged: list[WorkloadJudgement] = []
         for index, workload in enumerate(workloads):
             left = (until - time.monotonic()) / (len(workloads) - index)
             if left < LEAST_S and judged:
                 missed = CheckedWorkload(workload.name, workload.constants, 0, 0, None, "not run: the time was over")
-                judged.append(Judged("ok", missed))
+                judged.append(WorkloadJudgement("ok", missed))
                 continue
             judged.append(self._at_small_shapes(workload, max(left, LEAST_S), changed=not judged))
             if judged[-1].status in ("failed", "unsupported"):
                 break
         return judged
 
-    def _summary(self, judged: Sequence[Judged], seconds: float) -> Check:
+    def _summary(self, judged: Sequence[WorkloadJudgement], seconds: float) -> Check:
         """Return the check that workloads make together: as bad as the worst of them."""
         worst = min(judged, key=lambda j: _ORDER.index(j.status))
         message = f"{worst.workload.name}: {worst.workload.message}" if worst.status != "ok" else ""
-        findings = joined([f for j in judged for f in j.findings])
+        findings = merged([f for j in judged for f in j.findings])
         return Check(self.job.how, worst.status, tuple(j.workload for j in judged), findings, seconds, message)
 
-    def _at_small_shapes(self, workload: Workload, limit_s: float, *, changed: bool) -> Judged:
+    def _at_small_shapes(self, workload: Workload, limit_s: float, *, changed: bool) -> WorkloadJudgement:
         """Check one workload, at ever smaller shapes until they are quick enough, else on a sample of programs."""
         until = time.monotonic() + limit_s
         shrinker = Shrinker(self.job, workload, self.candidate)
@@ -159,7 +159,7 @@ class Checker(ABC):
         if constants is None:
             raise ShapeRefused(shrinker.why_not)
 
-        def attempt(at: Constants, *, sample: bool = False) -> Judged:
+        def attempt(at: Constants, *, sample: bool = False) -> WorkloadJudgement:
             left = max(LEAST_S, until - time.monotonic())
             return self.attempt(shrinker.with_constants(at), left, changed=changed, sample=sample)
 
@@ -184,7 +184,9 @@ class Checker(ABC):
             judged = self._stretched(workload, shrinker, judged, until)
         return judged if judged.status != "ok" else self.unhidden(workload, shrinker, judged)
 
-    def _stretched(self, workload: Workload, shrinker: Shrinker, judged: Judged, until: float) -> Judged:
+    def _stretched(
+        self, workload: Workload, shrinker: Shrinker, judged: WorkloadJudgement, until: float
+    ) -> WorkloadJudgement:
         """Check a right candidate at shapes with one constant near the task's own.
 
         Returns the first judgement that finds something wrong, else the one given with what these shapes reached.
@@ -207,7 +209,7 @@ class Checker(ABC):
                     break
         return judged
 
-    def suited(self, shrinker: Shrinker, judged: Judged, used: Constants) -> Judged:
+    def suited(self, shrinker: Shrinker, judged: WorkloadJudgement, used: Constants) -> WorkloadJudgement:
         """Check a candidate that was wrong at a small shape again at one that suits its code as the task's own does."""
         if not judged.wrong or not shrinker.cuts_blocks(used):
             return judged
@@ -222,10 +224,10 @@ class Checker(ABC):
                     return found
                 if found.status == "ok":
                     what = judged.workload.message or "it has faults"
-                    return found.saying(f"right here, but not at {shape}, {bounds.unsuited[0]}: {what}")
-        return judged.saying(f"{judged.workload.message}; at {shape}, {bounds.unsuited[1]}".removeprefix("; "))
+                    return found.with_message(f"right here, but not at {shape}, {bounds.unsuited[0]}: {what}")
+        return judged.with_message(f"{judged.workload.message}; at {shape}, {bounds.unsuited[1]}".removeprefix("; "))
 
-    def unhidden(self, workload: Workload, shrinker: Shrinker, judged: Judged) -> Judged:
+    def unhidden(self, workload: Workload, shrinker: Shrinker, judged: WorkloadJudgement) -> WorkloadJudgement:
         """Look for what a small shape hides, after a check that found nothing wrong."""
         del workload, shrinker
         return judged
@@ -236,7 +238,9 @@ class Checker(ABC):
         signature = None if self.candidate.language == "python" else shrinker.signature(constants)
         return ShapeOnly(load_problem(self.job, workload, 0), workload, self.candidate, signature)
 
-    def attempt(self, workload: Workload, limit_s: float, *, changed: bool = False, sample: bool = False) -> Judged:
+    def attempt(
+        self, workload: Workload, limit_s: float, *, changed: bool = False, sample: bool = False
+    ) -> WorkloadJudgement:
         """Check one workload at one shape, on fresh inputs and, if wanted, on `changed` ones for half of the time."""
         started = time.monotonic()
         try:
@@ -250,15 +254,15 @@ class Checker(ABC):
             message = f"too slow for a check ({how}) at any shape that the reference can be shrunk to; allow more time"
             return unjudged(workload, message, scene.plan.programs)
         with self.started(scene) as judge:
-            if isinstance(judge, Judged):
+            if isinstance(judge, WorkloadJudgement):
                 return judge
             case_s = max(LEAST_S, (0.8 if sample else _SHARE) * (started + limit_s - time.monotonic()))
-            judged: Judged | None = None
+            judged: WorkloadJudgement | None = None
             for name in scene.stage.cases(0):
                 begun = time.monotonic()
                 scene.stage.prepare(0)
                 now = judge(case_s, sample=sample, first=judged is None)
-                judged = now if judged is None else judged.joined(now, name)
+                judged = now if judged is None else judged.with_case(now, name)
                 took = time.monotonic() - begun
                 late = time.monotonic() + took > started + limit_s / 2
                 if judged.status != "ok" or not changed or sample or late:
@@ -267,12 +271,12 @@ class Checker(ABC):
         return judged
 
 
-def unjudged(workload: Workload, message: str, grid: int = 0, status: CheckStatus = "unsupported") -> Judged:
+def unjudged(workload: Workload, message: str, grid: int = 0, status: CheckStatus = "unsupported") -> WorkloadJudgement:
     """Return the outcome of a workload that was not run to its end."""
-    return Judged(status, CheckedWorkload(workload.name, workload.constants, 0, grid, None, message))
+    return WorkloadJudgement(status, CheckedWorkload(workload.name, workload.constants, 0, grid, None, message))
 
 
-def joined(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def merged(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Return findings with one for each kind and place."""
     known: dict[tuple[str, str], Finding] = {}
     for finding in findings:

@@ -205,6 +205,13 @@ def test_choices_of_one_source_are_one_node() -> None:
     assert tree.related(first.sha256, tree.nodes[0].identity)
 
 
+def test_what_is_not_in_the_tree_is_related_to_itself_alone() -> None:
+    tree = Tree([attempt("a", 1)])
+    assert tree.related("unknown", "unknown")
+    pairs = [(key("a"), "unknown"), ("unknown", key("a")), ("one", "other"), ("other", "one")]
+    assert not any(tree.related(*pair) for pair in pairs)
+
+
 def test_what_grows_from_a_cross_counts_for_the_first_parents_line_only() -> None:
     run = [attempt("a", 3), attempt("b", 2), attempt("c", 1, "a", "b"), attempt("d", 0, "c")]
     assert [(n.candidate.source, n.expansions) for n in Tree(run).nodes] == [("a", 2), ("b", 1), ("c", 1), ("d", 0)]

@@ -15,7 +15,7 @@ from forewarp.core.checking import Check, CheckedWorkload, CheckStatus
 from forewarp.core.values import Workload
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.worker.check import POISON_BYTE, Mismatch
-from forewarp.inspection.emulation.check import Bounds, CaseJudge, Checker, Judged, unjudged
+from forewarp.inspection.emulation.check import Bounds, CaseJudge, Checker, WorkloadJudgement, unjudged
 from forewarp.inspection.emulation.emulator import build, ptx
 from forewarp.inspection.emulation.emulator.run import Emulation, Ending
 from forewarp.inspection.emulation.scene import Scene
@@ -59,19 +59,19 @@ class EmulatorCheck(Checker):
             return str(e)
         return build.available()
 
-    def unhidden(self, workload: Workload, shrinker: Shrinker, judged: Judged) -> Judged:
+    def unhidden(self, workload: Workload, shrinker: Shrinker, judged: WorkloadJudgement) -> WorkloadJudgement:
         """Look for faulty addresses at the task's own shape."""
         own = defaults(self.job, workload)
         try:
             shape = self.shape_only(shrinker, own)
         except Exception as e:  # the reference's own code may raise anything
-            return judged.noting(f"not looked at at the task's own shape: {type(e).__name__}: {e}")
+            return judged.with_note(f"not looked at at the task's own shape: {type(e).__name__}: {e}")
         if judged.wrong or self._emulation.prepare(shape.plan) is not None:
             return judged
-        return judged.finding(self._emulation.look(shape), own)
+        return judged.with_findings(self._emulation.look(shape), own)
 
     @contextlib.contextmanager
-    def started(self, scene: Scene) -> Generator[CaseJudge | Judged]:
+    def started(self, scene: Scene) -> Generator[CaseJudge | WorkloadJudgement]:
         """Compile the candidate for the scene's constants."""
         refused = self._emulation.prepare(scene.plan)
         if refused is None:
@@ -79,7 +79,7 @@ class EmulatorCheck(Checker):
         else:
             yield unjudged(scene.workload, refused.message, scene.plan.programs, _STATUS[refused.ending])
 
-    def _judge(self, scene: Scene, limit_s: float, *, sample: bool, first: bool) -> Judged:
+    def _judge(self, scene: Scene, limit_s: float, *, sample: bool, first: bool) -> WorkloadJudgement:
         """Run the candidate; if it is right the `first` time, once more with threads and blocks in descending order.
 
         That is done where the program runs threads of its own.
@@ -91,22 +91,24 @@ class EmulatorCheck(Checker):
         again = self._judge_once(scene, limit_s, descending=True)
         if again.slow or again.status == "unsupported":
             return judged  # only blocks that run in order can wait for each other's results
-        return judged.joined(again, "only where threads and blocks run in descending order, so the order matters")
+        return judged.with_case(again, "only where threads and blocks run in descending order, so the order matters")
 
-    def _judge_once(self, scene: Scene, limit_s: float, *, descending: bool = False, sample: bool = False) -> Judged:
+    def _judge_once(
+        self, scene: Scene, limit_s: float, *, descending: bool = False, sample: bool = False
+    ) -> WorkloadJudgement:
         outcome = self._emulation.run(scene, limit_s, descending=descending, sample=sample)
         programs = scene.plan.programs
         partial = sample and outcome.ending == "ok" and outcome.blocks < programs
         seen = CheckedWorkload(scene.workload.name, scene.workload.constants, outcome.blocks, programs, None)
         # Shared memory that is read before it is written may be padding that nobody uses; where outputs are wrong, not.
         certain = tuple(f for f in outcome.findings if f.kind != "uninitialised")
-        judged = Judged("ok", seen, certain)
+        judged = WorkloadJudgement("ok", seen, certain)
         if outcome.ending == "timeout":
             message = f"{outcome.message}: an endless loop, or too large a shape for the time allowed"
             slow = limit_s * programs / max(0.5, outcome.blocks)
-            return judged.saying(message, status="failed" if sample else "unsupported", slow=slow)
+            return judged.with_message(message, status="failed" if sample else "unsupported", slow=slow)
         if outcome.ending != "ok":
-            return judged.saying(outcome.message, status=_STATUS[outcome.ending])
+            return judged.with_message(outcome.message, status=_STATUS[outcome.ending])
         if partial and outcome.atomics:
             message = "too slow to emulate, and what only some blocks add up cannot be compared"
             return unjudged(scene.workload, message, programs)
@@ -122,7 +124,7 @@ class EmulatorCheck(Checker):
         except Mismatch as e:
             message = "; ".join([str(e), *(missing if not partial else ())])
             wrong = replace(seen, error=scene.stage.error(0), message=message)
-            return Judged("incorrect", wrong, outcome.findings)
+            return WorkloadJudgement("incorrect", wrong, outcome.findings)
 
 
 def _blank(tensor: torch.Tensor) -> torch.Tensor:

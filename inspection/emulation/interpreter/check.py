@@ -22,8 +22,8 @@ from forewarp.gpu_runner.worker import protections
 from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.watch import run_watched
-from forewarp.inspection.emulation.check import Bounds, CaseJudge, Checker, Judged, ShapeRefused
-from forewarp.inspection.emulation.interpreter.child import Born, live
+from forewarp.inspection.emulation.check import Bounds, CaseJudge, Checker, ShapeRefused, WorkloadJudgement
+from forewarp.inspection.emulation.interpreter.child import ChildSetup, serve_cases
 from forewarp.inspection.emulation.scene import Scene, ShapeOnly
 from forewarp.inspection.emulation.shapes import Constants, Shrinker, Size, defaults
 from forewarp.inspection.jobs import CheckJob
@@ -60,32 +60,32 @@ class InterpreterCheck(Checker):
     )
 
     @contextlib.contextmanager
-    def started(self, scene: Scene) -> Generator[CaseJudge | Judged]:
+    def started(self, scene: Scene) -> Generator[CaseJudge | WorkloadJudgement]:
         """Start the candidate's process."""
         with _Confined(self.job, scene) as child:
             yield partial(_judge, scene, child)
 
-    def suited(self, shrinker: Shrinker, judged: Judged, used: Constants) -> Judged:
+    def suited(self, shrinker: Shrinker, judged: WorkloadJudgement, used: Constants) -> WorkloadJudgement:
         """Let a candidate that has sizes of the task in its code off, and look again at what its blocks do not suit."""
         written = shrinker.written_into_code(used)
         if judged.status != "failed" or judged.slow or not written:
             return super().suited(shrinker, judged, used)
         message = f"it has {written} written into its code, and is not run at a smaller shape: "
-        return judged.saying(message + judged.workload.message, status="unsupported")
+        return judged.with_message(message + judged.workload.message, status="unsupported")
 
-    def unhidden(self, workload: Workload, shrinker: Shrinker, judged: Judged) -> Judged:
+    def unhidden(self, workload: Workload, shrinker: Shrinker, judged: WorkloadJudgement) -> WorkloadJudgement:
         """Look for faulty addresses at the task's own shape, and at a larger one for what runs several times there."""
         own = defaults(self.job, workload)
         report = self._look(shrinker, own)
         if not report["programs"] and report["message"]:
-            return judged.noting(f"not looked at at the task's own shape: {report['message']}")
+            return judged.with_note(f"not looked at at the task's own shape: {report['message']}")
         if hidden_by(report["reach"], judged.reach) and not judged.wrong:
             judged = self._larger(shrinker, own, judged, report["reach"])
         findings = [serde.from_data(Finding, f) for f in report["findings"]]
         findings += self._never_written(shrinker, {**own, **judged.workload.constants}, report)
-        judged = judged.finding(findings, own)
+        judged = judged.with_findings(findings, own)
         hidden = hidden_by(report["reach"], judged.reach)
-        return judged.noting(f"not seen at this shape: {'; '.join(hidden)}") if hidden else judged
+        return judged.with_note(f"not seen at this shape: {'; '.join(hidden)}") if hidden else judged
 
     def _never_written(self, shrinker: Shrinker, small: Constants, report: Mapping[str, Any]) -> list[Finding]:
         """Return the outputs that a launch's programs are too few to fill at the task's own shape.
@@ -101,7 +101,9 @@ class InterpreterCheck(Checker):
             if name in fillable and fillable[name][0] >= fillable[name][1]
         ]
 
-    def _larger(self, shrinker: Shrinker, own: Constants, judged: Judged, reach: Mapping[str, int]) -> Judged:
+    def _larger(
+        self, shrinker: Shrinker, own: Constants, judged: WorkloadJudgement, reach: Mapping[str, int]
+    ) -> WorkloadJudgement:
         """Check at the first larger shape that shows what `reach` has, if there is one within bounds."""
         until = time.monotonic() + _AGAIN_S
         for larger in shrinker.larger({**own, **judged.workload.constants}):
@@ -133,7 +135,7 @@ def hidden_by(own: Mapping[str, int], small: Mapping[str, int]) -> list[str]:
     ]
 
 
-def _judge(scene: Scene, child: _Confined, limit_s: float, *, sample: bool, first: bool) -> Judged:
+def _judge(scene: Scene, child: _Confined, limit_s: float, *, sample: bool, first: bool) -> WorkloadJudgement:
     """Run the candidate once, however many cases there are."""
     del first
     report = child.run(limit_s, sample=sample)
@@ -141,10 +143,12 @@ def _judge(scene: Scene, child: _Confined, limit_s: float, *, sample: bool, firs
         tuple(serde.from_data(Finding, f) for f in report[name]) for name in ("findings", "suspicions")
     )
 
-    def judged(status: CheckStatus, message: str = "", error: float | None = None, slow: float = 0.0) -> Judged:
+    def judged(
+        status: CheckStatus, message: str = "", error: float | None = None, slow: float = 0.0
+    ) -> WorkloadJudgement:
         grid = report["programs"], report["grid"]
         seen = CheckedWorkload(scene.workload.name, scene.workload.constants, *grid, error, message)
-        return Judged(status, seen, findings, slow, report["reach"])
+        return WorkloadJudgement(status, seen, findings, slow, report["reach"])
 
     match report["outcome"]:
         case "slow":
@@ -179,11 +183,11 @@ class _Confined:
     def __init__(self, job: CheckJob, scene: ShapeOnly) -> None:
         self._folder = tempfile.mkdtemp(prefix="check-")
         ours, theirs = socket.socketpair()
-        born = Born(self._folder, job, scene)
+        setup = ChildSetup(self._folder, job, scene)
         self._pid = os.fork()
         if self._pid == 0:
             ours.close()
-            _keep(born, theirs)
+            _watch(setup, theirs)
         theirs.close()
         self._channel = Channel(ours)
 
@@ -217,12 +221,12 @@ class _Confined:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _keep(born: Born, line: socket.socket) -> None:
+def _watch(setup: ChildSetup, line: socket.socket) -> None:
     """Watch over the candidate's process from one of its own; never returns."""
     status = 1
     try:
         protections.die_with_parent()
-        stopped = run_watched(lambda contained: live(born, line, contained=contained), born.job.memory)
+        stopped = run_watched(lambda contained: serve_cases(setup, line, contained=contained), setup.job.memory)
         if stopped is not None:
             Channel(line).send({"outcome": "failed", "message": f"the candidate {stopped[1]}"})
         status = 0

@@ -23,31 +23,31 @@ from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed
 from forewarp.inspection.emulation.interpreter.builder import Unsupported
 from forewarp.inspection.emulation.interpreter.launches import KernelRun, ModuleRun, PlanRun
 from forewarp.inspection.emulation.interpreter.memory import Ledger, MemoryFault, RealAddress
-from forewarp.inspection.emulation.interpreter.pace import SPINS, Born, CheckOutOfTime, Pace, TooSlow
+from forewarp.inspection.emulation.interpreter.pace import SPINS, CheckOutOfTime, ChildSetup, Pace, TooSlow
 
 _FOR_EVER = 1e9
 Report = dict[str, Any]
 """Result of one case: its `outcome` ("done", "slow", "stuck", "waits", "failed" or "unsupported") and more."""
 
 
-def live(born: Born, line: socket.socket, *, contained: bool) -> None:
+def serve_cases(setup: ChildSetup, line: socket.socket, *, contained: bool) -> None:
     """Confine this process, import the candidate, and run cases until the judge goes away."""
-    os.chdir(born.folder)
-    environment.use_folder(born.folder)
+    os.chdir(setup.folder)
+    environment.use_folder(setup.folder)
     protections.take(
         protections.Confinement(
-            born.folder,
-            memory=born.job.memory,
+            setup.folder,
+            memory=setup.job.memory,
             keep={line.fileno()},
             own_processes=contained,
             reads_only=toolchain.readable("cpu"),
-            cpu_s=int(4 * born.job.budget_s) + 30,
+            cpu_s=int(4 * setup.job.budget_s) + 30,
         )
     )
     warnings.simplefilter("ignore")
     channel = Channel(line)
     with np.errstate(all="ignore"):
-        runner = _runner(born)
+        runner = _runner(setup)
         while True:
             try:
                 order = channel.receive(_FOR_EVER)
@@ -56,9 +56,9 @@ def live(born: Born, line: socket.socket, *, contained: bool) -> None:
             channel.send(runner if isinstance(runner, dict) else _case(runner, Pace(order["limit_s"], order["sample"])))
 
 
-def _runner(born: Born) -> KernelRun | Report:
+def _runner(setup: ChildSetup) -> KernelRun | Report:
     try:
-        return ModuleRun(born) if born.job.candidate.language == "python" else PlanRun(born)
+        return ModuleRun(setup) if setup.job.candidate.language == "python" else PlanRun(setup)
     except Unsupported as e:
         return {"outcome": "unsupported", "message": str(e)}
     except Exception as e:

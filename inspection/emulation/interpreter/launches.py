@@ -22,8 +22,8 @@ from forewarp.gpu_runner.worker.problem import dtype_name, import_text, outputs_
 from forewarp.inspection.emulation.interpreter import internals
 from forewarp.inspection.emulation.interpreter.builder import Unsupported
 from forewarp.inspection.emulation.interpreter.memory import POISON, Buffer, BufferPart, Memory, SourcePlace
-from forewarp.inspection.emulation.interpreter.ownshape import Hollow, look_at_corners, without_contents
-from forewarp.inspection.emulation.interpreter.pace import Born, Pace
+from forewarp.inspection.emulation.interpreter.ownshape import SizedMemory, look_at_corners, without_contents
+from forewarp.inspection.emulation.interpreter.pace import ChildSetup, Pace
 from forewarp.inspection.emulation.scene import sized
 from forewarp.inspection.tracing import masquerade, triton_driver
 from forewarp.inspection.tracing.recorder import Recorder
@@ -41,9 +41,11 @@ _UNFILLED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_str
 class KernelRun(ABC):
     """A candidate bound to the buffers of a scene; without contents where the scene has none."""
 
-    def __init__(self, born: Born, *, in_kernel: bool) -> None:
-        self.scene, self.path, self.in_kernel = born.scene, "", in_kernel
-        self.memory = (Hollow if born.own_shape else Memory)(lambda k: SourcePlace(k, internals.line_in(self.path)))
+    def __init__(self, setup: ChildSetup, *, in_kernel: bool) -> None:
+        self.scene, self.path, self.in_kernel = setup.scene, "", in_kernel
+        self.memory = (SizedMemory if setup.own_shape else Memory)(
+            lambda k: SourcePlace(k, internals.line_in(self.path))
+        )
         self.kernels = internals.install(self.memory)
         self.pace = Pace(0.0, False)
 
@@ -58,7 +60,7 @@ class KernelRun(ABC):
         Left out are outputs that anything but the launches may have written to.
         """
         memory = self.memory
-        if not isinstance(memory, Hollow):
+        if not isinstance(memory, SizedMemory):
             return {}
         return {name: (memory.room.get(buffer.base, 0), size) for name, (buffer, size) in self._open_outputs().items()}
 
@@ -72,7 +74,7 @@ class KernelRun(ABC):
     def _launch(self, kernel: Any, arguments: Mapping[str, Any], name: str, grid: Sequence[int]) -> None:
         self.memory.begin_launch(name, grid)
         program = self.kernels.bind(kernel, arguments, grid)
-        if isinstance(self.memory, Hollow):
+        if isinstance(self.memory, SizedMemory):
             look_at_corners(self.memory, program, grid, self.pace)
             return
         for number in self.pace.order(math.prod(grid)):
@@ -87,10 +89,10 @@ class KernelRun(ABC):
 class PlanRun(KernelRun):
     """The launches of a plan."""
 
-    def __init__(self, born: Born) -> None:
+    def __init__(self, setup: ChildSetup) -> None:
         """Raises `builder.Unsupported`, and what importing the source raises."""
-        super().__init__(born, in_kernel=True)
-        module = import_text(born.job.candidate.source)
+        super().__init__(setup, in_kernel=True)
+        module = import_text(setup.job.candidate.source)
         self.path = str(Path(str(module.__file__)))
         self._addresses: dict[str, int] = {}
         self._scratch: list[torch.Tensor] = []
@@ -101,10 +103,10 @@ class PlanRun(KernelRun):
             self._calls.append((launch, kernel, self._arguments(kernel, launch)))
 
     def _register(self) -> None:
-        plan, hollow = self.scene.plan, isinstance(self.memory, Hollow)
+        plan, sized_only = self.scene.plan, isinstance(self.memory, SizedMemory)
 
         def add(name: str, tensor: torch.Tensor, *, watched: bool, filled: bool = True) -> None:
-            content = without_contents(tensor.numel() * tensor.element_size()) if hollow else as_bytes(tensor)
+            content = without_contents(tensor.numel() * tensor.element_size()) if sized_only else as_bytes(tensor)
             self._addresses[name] = self.memory.add(
                 name, content, tensor.element_size(), watched=watched, filled=filled
             )
@@ -121,7 +123,7 @@ class PlanRun(KernelRun):
                 add(name, tensor, watched=True, filled=False)
         for spec in plan.scratch:
             shape = sized(spec)
-            self._scratch.append(shape if hollow else torch.zeros_like(shape, device="cpu"))
+            self._scratch.append(shape if sized_only else torch.zeros_like(shape, device="cpu"))
             add(spec.name, self._scratch[-1], watched=True)
 
     def _arguments(self, kernel: Any, launch: ResolvedLaunch) -> dict[str, Any]:
@@ -156,7 +158,7 @@ class PlanRun(KernelRun):
         self.memory.forget_writes()
         for launch, kernel, arguments in self._calls:
             self._launch(kernel, arguments, launch.kernel, launch.grid)
-        if not isinstance(self.memory, Hollow):
+        if not isinstance(self.memory, SizedMemory):
             self._tell_written()
 
     def _open_outputs(self) -> dict[str, tuple[Buffer, int]]:
@@ -229,20 +231,20 @@ class _Unfilled(OperationMode):
 class ModuleRun(KernelRun):
     """A module on CPU tensors that pass for CUDA tensors; each of its kernels is run as it is launched."""
 
-    def __init__(self, born: Born) -> None:
+    def __init__(self, setup: ChildSetup) -> None:
         """Raises `Unsupported`, and what importing the module raises."""
-        if "cpp_extension" in born.job.candidate.source:
+        if "cpp_extension" in setup.job.candidate.source:
             raise Unsupported("the module builds a C++ or CUDA extension, which is not interpreted")
-        super().__init__(born, in_kernel=False)
-        self._recorder = Recorder(Path(born.folder))
-        self._target = born.job.target
+        super().__init__(setup, in_kernel=False)
+        self._recorder = Recorder(Path(setup.folder))
+        self._target = setup.job.target
         self._poisoned = _Poisoned()
         self._known: dict[int, tuple[Buffer, Any]] = {}
         self._windows: dict[tuple[Any, ...], int] = {}
         self._open: dict[str, tuple[Buffer, int]] = {}
         self.kernels.on_launch(self._launched, self._pointer)
-        self._source, self._call = born.job.candidate.source, None
-        if not born.own_shape:
+        self._source, self._call = setup.job.candidate.source, None
+        if not setup.own_shape:
             with self._pretending(), self._poisoned:
                 self._call = self._bound(self.scene.weights)
 
@@ -334,7 +336,7 @@ class ModuleRun(KernelRun):
 
     def _content(self, tensor: torch.Tensor, start: int, size: int) -> tuple[Any, bool]:
         """Return the bytes of an allocation, and whether they hold anything yet."""
-        if isinstance(self.memory, Hollow):
+        if isinstance(self.memory, SizedMemory):
             return without_contents(size), True
         storage = tensor.untyped_storage()
         first = start - storage.data_ptr()
@@ -344,7 +346,7 @@ class ModuleRun(KernelRun):
     def _view(self, tensor: torch.Tensor, start: int, size: int) -> BufferPart | None:
         """Return which part of its memory is a tensor's; None where all of it is, or where no value can be wrong."""
         width, first = tensor.element_size(), tensor.data_ptr() - start
-        if first % width or not tensor.numel() or isinstance(self.memory, Hollow):
+        if first % width or not tensor.numel() or isinstance(self.memory, SizedMemory):
             return None
         members = torch.zeros(size // width, dtype=torch.bool)
         members.as_strided(tensor.shape, tensor.stride(), first // width).fill_(True)

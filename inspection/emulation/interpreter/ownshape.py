@@ -46,7 +46,7 @@ def without_contents(size: int) -> Any:
     return np.broadcast_to(np.zeros(1, np.uint8), (size,))
 
 
-class Hollow(Memory):
+class SizedMemory(Memory):
     """Memory without contents: loads give `fill`, stores go nowhere, and addresses are looked at."""
 
     fill = 0
@@ -104,7 +104,7 @@ class Hollow(Memory):
         return message
 
 
-def look_at_corners(memory: Hollow, program: Callable[..., None], grid: Sequence[int], pace: Pace) -> None:
+def look_at_corners(memory: SizedMemory, program: Callable[..., None], grid: Sequence[int], pace: Pace) -> None:
     """Run the programs in the corners of a launch's grid, and in its middle.
 
     Notes what is seen in the same way for both made-up values, and adds to the `room` of buffers.
@@ -127,7 +127,9 @@ def look_at_corners(memory: Hollow, program: Callable[..., None], grid: Sequence
         memory.room[base] = memory.room.get(base, 0) + size * math.prod(grid)
 
 
-def _seen(memory: Hollow, program: Callable[..., None], place: tuple[int, ...], fill: int) -> tuple[Ledger, Stores]:
+def _seen(
+    memory: SizedMemory, program: Callable[..., None], place: tuple[int, ...], fill: int
+) -> tuple[Ledger, Stores]:
     """Run a program on memory that is full of one value; return what it did wrong and what it stored."""
     memory.ledger, memory.fill, memory.stored = Ledger(), fill, {}
     memory.begin_program(1, str(place))

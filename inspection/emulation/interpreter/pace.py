@@ -76,7 +76,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Born:
+class ChildSetup:
     """Inputs of the confined process; it may change the scene's buffers and the files in `folder`, and nothing else."""
 
     folder: str

@@ -16,7 +16,7 @@ from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.inspection.emulation.interpreter.check import hidden_by
 from forewarp.inspection.emulation.interpreter.memory import MemoryFault, SourcePlace
 from forewarp.inspection.emulation.interpreter.ownshape import (
-    Hollow,
+    SizedMemory,
     corners_and_middle,
     look_at_corners,
     without_contents,
@@ -294,9 +294,9 @@ def test_corners_and_middle_are_named_once_and_the_last_comes_first() -> None:
     assert corners_and_middle((0, 1, 1)) == []
 
 
-def room(program: Callable[[Hollow, int, int], None], programs: int = 8) -> float:
+def room(program: Callable[[SizedMemory, int, int], None], programs: int = 8) -> float:
     """Return how many bytes of y so many programs can write; one gets the memory, the address of y and its number."""
-    memory = Hollow(lambda kernel: SourcePlace(kernel, 1))
+    memory = SizedMemory(lambda kernel: SourcePlace(kernel, 1))
     y = memory.add("y", without_contents(1 << 20), 4, watched=True)
     look_at_corners(memory, lambda x, _y, _z: program(memory, y, x), (programs, 1, 1), Pace(1.0, False))
     return memory.room.get(y, 0)
@@ -315,15 +315,15 @@ def test_room_is_what_the_programs_looked_at_can_write_times_their_number() -> N
 
 
 def test_room_is_unknown_where_it_follows_from_data_atomics_or_faults() -> None:
-    def by_data(memory: Hollow, y: int, x: int) -> None:
+    def by_data(memory: SizedMemory, y: int, x: int) -> None:
         at, values, mask = floats(y, x)
         memory.store(at + 4 * memory.load(at, mask, values).astype(np.uint64), values, mask)
 
-    def by_atomics(memory: Hollow, y: int, x: int) -> None:
+    def by_atomics(memory: SizedMemory, y: int, x: int) -> None:
         at, values, mask = floats(y, x)
         memory.change(at, mask, values, np.add, (False, False))
 
-    def by_faults(memory: Hollow, y: int, x: int) -> None:
+    def by_faults(memory: SizedMemory, y: int, x: int) -> None:
         raise MemoryFault
 
     assert [room(p) for p in (by_data, by_atomics, by_faults)] == [math.inf] * 3
