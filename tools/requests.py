@@ -143,7 +143,7 @@ class ExportKernelRequest(Part):
     format: ExportFormat = Field(
         default="package",
         description="package is an installable op of torch with tests and benchmark; file a module in the place of the "
-        "reference; vllm-op a file that registers the op in vLLM's way.",
+        "reference, fast without gradients; vllm-op a file that registers the op in vLLM's way.",
     )
     backward: str | None = Field(
         default=None,

@@ -169,6 +169,7 @@ def generated(reference: str, kind: DeviceKind, found: Generated) -> Candidate:
         "code": code.strip(),
         "described": "".join(f"{d}, " for d in found.described).strip(),
         "training": found.training,
+        "mode": "training" if found.training else "evaluation",
         "kind": kind,
         "parameters": "".join(f"{p}, " for p in found.parameters).strip(),
         "arguments": ", ".join(found.arguments),
