@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from pydantic import Field
 from pydantic_ai import RunContext
 
 from forewarp.agent.base import BaseConversation, Caller
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
 MAX_CANDIDATES = 40
 MAX_LOG = 1200
 MAX_SHAPES = 8
+TaskName = Annotated[str, Field(description="Bundled task, or the path of a KernelBench file.")]
+Source = Annotated[str | None, Field(description="The kernel's text; or pass path.")]
+KernelFile = Annotated[str | None, Field(description="The kernel's file; or pass source.")]
+Tunables = Annotated[dict[str, int] | None, Field(description="Values of declared tunables.")]
+Card = Annotated[
+    str, Field(description="Card that need not be here: a100, h100, h200, b200, l40s or rtx4090; else the one here.")
+]
 _LONG_FACTS = {"instructions", "loop_instructions", "widths", "code_bytes"}
 
 
@@ -70,22 +78,15 @@ class ModelTools:
     async def forecast_kernel(
         self,
         caller: Caller,
-        task: str,
-        source: str | None = None,
-        path: str | None = None,
-        tunables: dict[str, int] | None = None,
-        target: str = "",
+        task: TaskName,
+        source: Source = None,
+        path: KernelFile = None,
+        tunables: Tunables = None,
+        target: Card = "",
     ) -> ToolOutput:
         """Compile a kernel and forecast its speed-up over the reference without running it: free, takes seconds.
 
         A module that builds a C++ or CUDA extension takes as long as that.
-
-        Args:
-            task: Bundled task, or the path of a KernelBench file.
-            source: The kernel's text; or pass path.
-            path: The kernel's file; or pass source.
-            tunables: Values of declared tunables.
-            target: Card that need not be here: a100, h100, h200, b200, l40s or rtx4090; else the user's device.
         """
         kernel = _kernel(source, path, tunables)
         found = await self._tools.forecast_kernel(caller, task=task, kernels=[kernel], target=target)
@@ -94,22 +95,15 @@ class ModelTools:
     async def measure_kernel(
         self,
         caller: Caller,
-        task: str,
-        source: str | None = None,
-        path: str | None = None,
-        tunables: dict[str, int] | None = None,
-        insist: str = "",
+        task: TaskName,
+        source: Source = None,
+        path: KernelFile = None,
+        tunables: Tunables = None,
+        insist: Annotated[str, Field(description="Why to measure it although the forecast speaks against it.")] = "",
     ) -> ToolOutput:
         """Check a kernel against the reference and time both on the device; spends one measurement of the budget.
 
         It is forecast first. One that will hardly pay is held back, unless you say in `insist` why it is needed.
-
-        Args:
-            task: Bundled task, or the path of a KernelBench file.
-            source: The kernel's text; or pass path.
-            path: The kernel's file; or pass source.
-            tunables: Values of declared tunables.
-            insist: Why to measure it although the forecast speaks against it.
         """
         kernel = _kernel(source, path, tunables)
         found = await self._tools.measure_kernel(caller, task=task, kernel=kernel, insist=insist)
@@ -118,22 +112,22 @@ class ModelTools:
     async def inspect_kernel(
         self,
         caller: Caller,
-        task: str = "",
-        source: str | None = None,
-        path: str | None = None,
-        tunables: dict[str, int] | None = None,
-        target: str = "",
-        check: bool = False,
+        task: TaskName = "",
+        source: Source = None,
+        path: KernelFile = None,
+        tunables: Tunables = None,
+        target: Card = "",
+        check: Annotated[
+            bool,
+            Field(
+                description="Also run it on the CPU at small shapes, to find wrong results, races and reads beside the "
+                "inputs."
+            ),
+        ] = False,
     ) -> ToolOutput:
         """Read what a kernel tells before it runs: registers, spills, shared memory, occupancy, floor, problems. Free.
 
-        Args:
-            task: Bundled task, or the path of a KernelBench file; may be left out for a file of Triton kernels.
-            source: The kernel's text; or pass path.
-            path: The kernel's file; or pass source.
-            tunables: Values of declared tunables.
-            target: Card that need not be here: a100, h100, h200, b200, l40s or rtx4090; else this machine's GPU.
-            check: Also run it on the CPU at small shapes, to find wrong results, races and reads beside the inputs.
+        A file of Triton kernels needs no task.
         """
         kernel = _kernel(source, path, tunables)
         found = await self._tools.inspect_kernel(caller, task=task, kernel=kernel, target=target, check=check)
@@ -142,7 +136,7 @@ class ModelTools:
     async def search(
         self,
         caller: Caller,
-        task: str,
+        task: TaskName,
         budget: int = 12,
         seed_kernels: list[str] | None = None,
         write_kernels: bool = False,
@@ -150,7 +144,6 @@ class ModelTools:
         """Try many variants of the seed kernels' tunables; each measurement counts in the user's budget.
 
         Args:
-            task: Bundled task, or the path of a KernelBench file.
             budget: Most measurements; the last one confirms the winner.
             seed_kernels: Files to start from, instead of the task's own.
             write_kernels: Have a language model write new kernels in it, which costs tokens.
@@ -159,23 +152,18 @@ class ModelTools:
         found = await self._tools.search(caller, task=task, budget=budget, seed_kernels=kernels, write=write_kernels)
         return _short_search(found) | {"budget": self._tools.budget()}
 
-    async def tune(self, caller: Caller, path: str, budget: int = 12, target: str = "") -> ToolOutput:
+    async def tune(self, caller: Caller, path: str, budget: int = 12, target: Card = "") -> ToolOutput:
         """Choose the configurations of a file's @triton.autotune kernels: measured on the GPU here, else forecast.
 
         Args:
             path: Python file, seen from the working folder.
-            budget: Most configurations to measure.
-            target: Card that need not be here, to choose by forecasts alone.
+            budget: Most configurations to measure; none with a target.
         """
         found = await self._tools.tune(caller, path=path, budget=budget, target=target)
         return _short_search(found) | {"budget": self._tools.budget()}
 
-    async def describe_task(self, task: str) -> ToolOutput:
-        """Read a task: reference program, what it passes to a kernel, tolerance, and a kernel to start from.
-
-        Args:
-            task: Bundled task, or the path of a KernelBench file.
-        """
+    async def describe_task(self, task: TaskName) -> ToolOutput:
+        """Read a task: reference program, what it passes to a kernel, tolerance, and a kernel to start from."""
         return digest(await self._tools.describe(task))
 
     async def list_candidates(self, task: str = "") -> ToolOutput:
