@@ -14,6 +14,7 @@ from forewarp.core.untrusted_text import clip
 from forewarp.mcp_server.wording import in_arguments
 from forewarp.tools.digest import digest, picked
 from forewarp.tools.parts import ChosenConfiguration, Part
+from forewarp.tools.wording import counted
 
 if TYPE_CHECKING:
     from forewarp.tools.forecast_kernel import ForecastResult
@@ -176,7 +177,11 @@ def measure_answer(
     run_id: str, found: MeasureResult, detail: Detail, log: str, measurements_left: float | None
 ) -> MeasureAnswer:
     """Convert a measurement; `log` is its whole log, which is linked where it is not all here."""
-    more = detail == "detailed"
+    from forewarp.gpu_runner.compilers import cpp
+
+    more, state = detail == "detailed", found.device_state
+    cores = f", {counted(state.processors, 'processor')}" if state and state.processors else ""
+    built = {"compiled_with": " ".join(cpp.FLAGS)} if found.kernel.language == "cpp" else {}
     links: dict[str, str] = {}
     if len(log) > LOG[detail]:
         links["log"] = f"forewarp://jobs/{run_id}/log"
@@ -186,10 +191,11 @@ def measure_answer(
         found,
         summary=clip(found.summary, 700),
         run_id=run_id,
+        device=found.device.name + cores,
         anchor=found.anchor if found.anchor == "reference" else found.anchor[:10],
         shapes=[picked(w, MEASURED) for w in found.workloads[: None if more else SHAPES]],
         checks=found.checks if more else None,
-        device_state=digest(found.device_state.model_dump()) if found.device_state and more else None,
+        device_state=digest(state.model_dump()) | built if state and more else None,
         phases=found.phases if more else None,
         device_s=found.cost.device_s,
         measurements_left=None if measurements_left is None else int(measurements_left),
@@ -273,7 +279,7 @@ def search_answer(found: SearchResult, detail: Detail, *, lost: bool, folder: st
         best=winner,
         near_shapes=found.holdout.said if found.holdout else None,
         alarms=found.alarms or None,
-        counts=found.counts.model_dump(),
+        counts=found.counts.model_dump(exclude_defaults=True),
         measurements=measurements_of(found.budget.spent.measurements or 0, found.budget.limit.measurements),
         spent={name: amount for name, amount in found.budget.spent.model_dump(exclude_none=True).items() if amount},
         limit=found.budget.limit.model_dump(exclude_none=True),

@@ -17,7 +17,7 @@ from mcp.types import CallToolResult
 from pydantic import Field
 
 from forewarp.core.errors import CandidateError, UsageError
-from forewarp.core.languages import C_SUFFIXES
+from forewarp.core.languages import C_SUFFIXES, suffix_of
 from forewarp.core.values import AskedGradients, Language
 from forewarp.mcp_server.answers import Detail
 from forewarp.mcp_server.options import ServerOptions
@@ -65,7 +65,7 @@ _OWN: dict[str, tuple[Any, Any, str]] = {
     "max_gpu_seconds": (_Positive, None, ""),
     "max_usd": (_Positive, None, ""),
     "max_tokens": (Annotated[int | None, Field(gt=0)], None, ""),
-    "seed_kernels": (list[str] | None, None, "Files to start from."),
+    "seed_kernels": (list[str] | None, None, "Files or texts to start from."),
     "seed": (int, 0, ""),
     "deadline_s": (_Positive, None, ""),
     "device": (Literal["auto", "cuda", "cpu", "replay"] | None, None, ""),
@@ -158,12 +158,7 @@ class Requests:
         tunables = given["tunables"] or {}
         if path is not None:
             return self.file(path, "path", given["language"], tunables)
-        if len(source.encode()) > MAX_BYTES:
-            raise UsageError(
-                f"source has {len(source.encode())} bytes; at most {MAX_BYTES} are allowed",
-                hint="pass one kernel and nothing else",
-            )
-        return Kernel(source=source, language=given["language"], tunables=tunables)
+        return Kernel(source=_bounded(source, "source"), language=given["language"], tunables=tunables)
 
     def file(self, path: str, what: str, language: Any = None, tunables: dict[str, int] | None = None) -> Kernel:
         """Return a kernel by the text that its file has now, with the launch plan that may lie beside it."""
@@ -178,22 +173,25 @@ class Requests:
                 text = f"/*forewarp\n{plan.strip()}\n*/\n{text}"
         return Kernel(source=text, language=language or C_SUFFIXES.get(suffix), tunables=tunables or {}, name=path)
 
-    def seed(self, path: str) -> Path:
-        """Return a copy of a kernel's file, which nobody changes while a run reads it."""
+    def seed(self, given: str) -> Path:
+        """Return a copy of a kernel's file, or of its text, which nobody changes while a run reads it."""
         from forewarp.tools import runs
         from forewarp.tools import session as sessions
 
-        kernel = self.file(path, "seed_kernels")
+        text = _bounded(given, "seed_kernels") if "\n" in given else self.file(given, "seed_kernels").source or ""
         folder = runs.home(self._options.place) / "mcp-jobs" / "seeds" / secrets.token_hex(4)
-        folder.mkdir(parents=True)
-        copy = folder / Path(path).name
-        copy.write_text(kernel.source or "")
+        name = "the text" if text == given else given
         try:
-            sessions.read_candidate(copy)
+            file = Path(given).name
+            if text == given:
+                file = f"seed{suffix_of(sessions.choose_candidate(Kernel(source=text)).language)}"
+            folder.mkdir(parents=True)
+            (folder / file).write_text(text)
+            sessions.read_candidate(folder / file)
         except CandidateError as e:
-            e.message = f"seed_kernels: {path}: {e.message}"
+            e.message = f"seed_kernels: {name}: {e.message}"
             raise
-        return copy
+        return folder / file
 
     def pythons(self, given: Sequence[str]) -> list[str]:
         """Return the Pythons that are named, which the operator has to allow; raises `UsageError`."""
@@ -380,4 +378,12 @@ class Workspace:
 
 
 def _or_text(argument: str) -> str:
-    return ", or pass the text as source" if argument == "path" else ""
+    return {"path": ", or pass the text as source", "seed_kernels": ", or pass the text"}.get(argument, "")
+
+
+def _bounded(text: str, what: str) -> str:
+    """Return a text that a client sent; raises `UsageError` for one that is too long."""
+    if (size := len(text.encode())) > MAX_BYTES:
+        hint = "pass one kernel and nothing else"
+        raise UsageError(f"{what} has {size} bytes; at most {MAX_BYTES} are allowed", hint=hint)
+    return text

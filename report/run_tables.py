@@ -122,7 +122,8 @@ def _best(best: BestKernel) -> Table:
 def _counts(document: SearchDocument) -> str:
     c = document.counts
     parts = [f"{c.proposed} proposed", *(f"{n} {name}" for name, n in c.rejected.items())]
-    parts += [f"{c.considered} considered", f"{c.measured} measured"]
+    again = f" and {c.measured_again} again" if c.measured_again else ""
+    parts += [f"{c.considered} considered", f"{c.measured} measured{again}"]
     parts += [f"{n} {name}" for name, n in c.failures.items()]
     spent = wording.amounts(document.budget.spent, document.budget.limit)
     return f"{', '.join(parts)} · spent {spent}"

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ Array = NDArray[np.float64]
 
 PRIOR_VALID = 0.8
 """Share of candidates that are valid, before any was measured, given that they compiled."""
+
+_Group = Literal["trees", "modules", "kernels"]
+"""Subjects that are forecast together: those that the trees cover, and of the rest modules and kernels."""
 
 _MIN_LEARN = 3
 _FOLDS, _QUICK_FOLDS = 5, 3
@@ -103,20 +107,15 @@ class LearnedForecaster:
         if not subjects:
             return []
         start = time.perf_counter()
-        groups: dict[tuple[bool, bool], list[int]] = {}
+        groups: dict[_Group, list[int]] = {}
         for i, subject in enumerate(subjects):
-            covered = self._covered(target, subject)
-            groups.setdefault((covered, not covered and _is_module(subject)), []).append(i)
+            groups.setdefault(self._group(target, subject), []).append(i)
         forecasts: dict[int, Forecast] = {}
-        for (covered, modules), places in groups.items():
-            used = [
-                t
-                for t in history
-                if (pretrained.covered(target, t.subject) if covered else _is_module(t.subject) == modules)
-            ]
-            made = self._made(task, target, [subjects[i] for i in places], used, covered=covered)
+        for group, places in groups.items():
+            used = [t for t in history if _tells(target, t.subject, group)]
+            made = self._made(task, target, [subjects[i] for i in places], used, covered=group == "trees")
             # Without trees and trials it knows its prior alone, and has no say beside a forecaster that read the code.
-            knows = covered or any(t.measurement.believed for t in used)
+            knows = group == "trees" or any(t.measurement.believed for t in used)
             told = (replace(f, informed=knows and has_features(subjects[i])) for i, f in zip(places, made, strict=True))
             forecasts |= dict(zip(places, told, strict=True))
         cost = Cost(seconds=(time.perf_counter() - start) / len(subjects))
@@ -150,8 +149,10 @@ class LearnedForecaster:
             for m, s, p in zip(mean, sd, valid, strict=True)
         ]
 
-    def _covered(self, target: Target, subject: Subject) -> bool:
-        return not self._alone and pretrained.covered(target, subject)
+    def _group(self, target: Target, subject: Subject) -> _Group:
+        if not self._alone and pretrained.covered(target, subject):
+            return "trees"
+        return "modules" if _is_module(subject) else "kernels"
 
     def _expected(self, task: Task, target: Target, everyone: Sequence[Subject], history: Sequence[Trial]) -> _Prior:
         """Return the prior that the trees give."""
@@ -185,6 +186,13 @@ def _anchor(known: ReferenceTime | None, floors: Array, model: pretrained.Model)
     share = apart / (apart + variance)
     note = ", the reference's time forecast" if variance else ""
     return share * told + (1 - share) * usual, model.spread.level + share * variance, note
+
+
+def _tells(target: Target, subject: Subject, group: _Group) -> bool:
+    """Return whether a measured subject tells something of those in a group."""
+    if group == "trees":
+        return pretrained.covered(target, subject)
+    return _is_module(subject) == (group == "modules")
 
 
 def _is_module(subject: Subject) -> bool:

@@ -72,8 +72,9 @@ class DeviceState(Part):
     """The device beside the measurement; null where it is not known.
 
     `slowed_by` is empty where nothing slowed the GPU's clock. `other_processors` is how many processors were busy with
-    something else while a CPU was measured: that slows one side and not the other, so intervals hold where it is near
-    0. `round_trip_us` is what asking a sandboxed process takes; it is taken off its times.
+    something else while a CPU was measured, of the `processors` that the kernels had: that slows one side and not the
+    other, so intervals hold where it is near 0. `round_trip_us` is what asking a sandboxed process takes; it is taken
+    off its times.
     """
 
     temperature_c: float | None = None
@@ -83,6 +84,7 @@ class DeviceState(Part):
     memory_mhz: float | None = None
     slowed_by: list[str] | None = None
     other_processes: int | None = None
+    processors: int | None = None
     other_processors: float | None = None
     round_trip_us: float | None = None
 
@@ -195,6 +197,7 @@ def device_state(m: Measurement) -> DeviceState | None:
         memory_mhz=scaled("memory_hz", 1e-6),
         slowed_by=throttling(c["throttle_bits"]) if c.get("throttle_bits") is not None else None,
         other_processes=int(c["other_processes"]) if c.get("other_processes") is not None else None,
+        processors=int(c["processors"]) if c.get("processors") is not None else None,
         other_processors=c.get("other_processors"),
         round_trip_us=scaled("round_trip_s", 1e6),
     )

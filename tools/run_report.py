@@ -70,6 +70,9 @@ class Counts(Part):
     proposed: int
     considered: int = Field(description="Passed the gate and were forecast.")
     measured: int
+    measured_again: int = Field(
+        default=0, description="Further measurements of these, such as the winner's second one; the budget counts them."
+    )
     rejected: dict[str, int] = Field(description="By the gate: malformed, duplicate, same_code, compile_error.")
     failures: dict[str, int] = Field(description="Measured, but failed: by status.")
 
@@ -256,7 +259,7 @@ def report(archive: Archive, run_id: str) -> SearchResult:
         device=Device.of(row.target),
         source=source,
         best=best,
-        counts=Counts.of(found),
+        counts=Counts.of(found, measured_again=max(0, found.spend.measurements - found.measured)),
         tiers=[TierLine.of(t, cost=Price.of(t.cost)) for t in found.tiers],
         budget=BudgetUse(spent=Amounts.of(found.spend), limit=Amounts.of(found.budget)),
         account=AccountLines.of(found.account, said=wording.account(found.account)),

@@ -137,6 +137,7 @@ def device_line(device: DeviceState | None, workloads: Sequence[WorkloadResult] 
         parts.append(f"slowed by {', '.join(device.slowed_by)}" if device.slowed_by else "not slowed")
     if device.other_processes:
         parts.append(f"{device.other_processes} other process{'es' * (device.other_processes > 1)}")
+    parts += [counted(device.processors, "processor")] if device.processors else []
     parts += [busy] if (busy := busy_words(device)) else []
     if device.round_trip_us is not None:
         parts.append(f"round trip to its process {device.round_trip_us:.0f} µs, taken off")

@@ -68,13 +68,15 @@ class Conditions:
 def processors() -> dict[str, float]:
     """Return what others have used so far of the processors that this process may use: that slows one arm only.
 
-    Seconds, to within a hundredth: `others_s` of processors, hypervisor included, and `clock_s`; {} if /proc is hidden.
-    `summary` makes `other_processors` of two readings.
+    Seconds, to within a hundredth: `others_s` of processors, hypervisor included, and `clock_s`, both left out where
+    /proc is hidden; `summary` makes `other_processors` of two readings. `processors` is how many may be used.
     """
+    allowed = os.sched_getaffinity(0)
+    found = {"processors": float(len(allowed))}
     with contextlib.suppress(OSError, ValueError, IndexError):
         ours = sum(p.processor_s for p in watch.family([os.getpid()]))
-        return {"others_s": _used_s(os.sched_getaffinity(0)) - ours, "clock_s": time.perf_counter()}
-    return {}
+        return found | {"others_s": _used_s(allowed) - ours, "clock_s": time.perf_counter()}
+    return found
 
 
 def _used_s(numbers: set[int]) -> float:

@@ -277,8 +277,9 @@ async def test_a_search_says_what_is_wrong_with_its_seed(served: Served) -> None
     (served.workspace / "torn.cpp").write_text('/*forewarp\ninputs = ["x"\n*/\n')
     async with served.in_memory(place=Place(device="cpu")) as client:
         text = await refused(client, "search", task="toy.py", seed_kernels=["torn.cpp"])
-        source = await refused(client, "search", task="toy.py", seed_kernels=["void f() {\n}\n"])
-    assert "seed_kernels takes the path of a file" in source
+        torn = '/*forewarp\ninputs = ["x"\n*/\nextern "C" void f() {}\n'
+        source = await refused(client, "search", task="toy.py", seed_kernels=[torn])
+    assert "seed_kernels: the text: the launch plan is not valid TOML" in source
     assert "seed_kernels: torn.cpp: the launch plan is not valid TOML" in text
 
 
@@ -294,3 +295,13 @@ async def test_a_run_is_taken_up_again(served: Served) -> None:
         done = await ended(client, await call(client, "search_resume", run_id=run_id))
         assert (done["run_id"], done["status"], done["measurements"]) == (run_id, "finished", "3 of 3")
         assert "is finished" in await refused(client, "search_resume", run_id=run_id)
+
+
+async def test_a_text_is_a_seed_and_the_second_measurement_of_the_winner_is_told(served: Served) -> None:
+    seed = (served.workspace / "toy.cpp").read_text()
+    async with served.in_memory() as client:
+        run = await call(client, "search", task="toy.py", seed_kernels=[seed], budget=4)
+        while run.get("poll_after_s"):
+            run = await call(client, "search_status", run_id=run["run_id"], wait_s=20)
+    counts = run["counts"]
+    assert counts["measured"] + counts.get("measured_again", 0) == run["spent"]["measurements"] > 0
