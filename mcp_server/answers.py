@@ -177,11 +177,11 @@ def measure_answer(
     run_id: str, found: MeasureResult, detail: Detail, log: str, measurements_left: float | None
 ) -> MeasureAnswer:
     """Convert a measurement; `log` is its whole log, which is linked where it is not all here."""
-    from forewarp.gpu_runner.compilers import cpp
+    from forewarp.tools.describe import CPU_COMPILER_FLAGS
 
     more, state = detail == "detailed", found.device_state
     cores = f", {counted(state.processors, 'processor')}" if state and state.processors else ""
-    built = {"compiled_with": " ".join(cpp.FLAGS)} if found.kernel.language == "cpp" else {}
+    built = {"compiler_flags": CPU_COMPILER_FLAGS} if found.kernel.language == "cpp" else {}
     links: dict[str, str] = {}
     if len(log) > LOG[detail]:
         links["log"] = f"forewarp://jobs/{run_id}/log"

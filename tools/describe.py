@@ -21,6 +21,9 @@ from forewarp.tools import session as sessions
 from forewarp.tools.parts import Device, Interval, Part, Place, speedup_of
 from forewarp.tools.run_report import lost
 
+CPU_COMPILER_FLAGS = " ".join(cpp.FLAGS)
+"""Flags that C++ kernels are compiled with."""
+
 VECTOR_SETS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
 BY_TYPE = {
     "float32": "0.0001 + 0.0001",
@@ -102,7 +105,7 @@ def languages_at(place: Place) -> tuple[Language, ...]:
 
 def _compiler() -> str | None:
     path = cpp.compiler()
-    return None if path is None else " ".join((Path(path).name, *cpp.FLAGS))
+    return None if path is None else f"{Path(path).name} {CPU_COMPILER_FLAGS}"
 
 
 def _vector_sets() -> list[str] | None:
