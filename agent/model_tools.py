@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 MAX_CANDIDATES = 40
 MAX_LOG = 1200
 MAX_SHAPES = 8
-TaskName = Annotated[str, Field(description="Bundled task, or the path of a KernelBench file.")]
-Source = Annotated[str | None, Field(description="The kernel's text; or pass path.")]
-KernelFile = Annotated[str | None, Field(description="The kernel's file; or pass source.")]
-Tunables = Annotated[dict[str, int] | None, Field(description="Values of declared tunables.")]
-Card = Annotated[
+TaskArgument = Annotated[str, Field(description="Bundled task, or the path of a KernelBench file.")]
+SourceArgument = Annotated[str | None, Field(description="The kernel's text; or pass path.")]
+PathArgument = Annotated[str | None, Field(description="The kernel's file; or pass source.")]
+TunablesArgument = Annotated[dict[str, int] | None, Field(description="Values of declared tunables.")]
+CardArgument = Annotated[
     str, Field(description="Card that need not be here: a100, h100, h200, b200, l40s or rtx4090; else the one here.")
 ]
 _LONG_FACTS = {"instructions", "loop_instructions", "widths", "code_bytes"}
@@ -78,11 +78,11 @@ class ModelTools:
     async def forecast_kernel(
         self,
         caller: Caller,
-        task: TaskName,
-        source: Source = None,
-        path: KernelFile = None,
-        tunables: Tunables = None,
-        target: Card = "",
+        task: TaskArgument,
+        source: SourceArgument = None,
+        path: PathArgument = None,
+        tunables: TunablesArgument = None,
+        target: CardArgument = "",
     ) -> ToolOutput:
         """Compile a kernel and forecast its speed-up over the reference without running it: free, takes seconds.
 
@@ -95,10 +95,10 @@ class ModelTools:
     async def measure_kernel(
         self,
         caller: Caller,
-        task: TaskName,
-        source: Source = None,
-        path: KernelFile = None,
-        tunables: Tunables = None,
+        task: TaskArgument,
+        source: SourceArgument = None,
+        path: PathArgument = None,
+        tunables: TunablesArgument = None,
         insist: Annotated[str, Field(description="Why to measure it although the forecast speaks against it.")] = "",
     ) -> ToolOutput:
         """Check a kernel against the reference and time both on the device; spends one measurement of the budget.
@@ -112,11 +112,11 @@ class ModelTools:
     async def inspect_kernel(
         self,
         caller: Caller,
-        task: TaskName = "",
-        source: Source = None,
-        path: KernelFile = None,
-        tunables: Tunables = None,
-        target: Card = "",
+        task: TaskArgument = "",
+        source: SourceArgument = None,
+        path: PathArgument = None,
+        tunables: TunablesArgument = None,
+        target: CardArgument = "",
         check: Annotated[
             bool,
             Field(
@@ -136,7 +136,7 @@ class ModelTools:
     async def search(
         self,
         caller: Caller,
-        task: TaskName,
+        task: TaskArgument,
         budget: int = 12,
         seed_kernels: list[str] | None = None,
         write_kernels: bool = False,
@@ -152,7 +152,7 @@ class ModelTools:
         found = await self._tools.search(caller, task=task, budget=budget, seed_kernels=kernels, write=write_kernels)
         return _short_search(found) | {"budget": self._tools.budget()}
 
-    async def tune(self, caller: Caller, path: str, budget: int = 12, target: Card = "") -> ToolOutput:
+    async def tune(self, caller: Caller, path: str, budget: int = 12, target: CardArgument = "") -> ToolOutput:
         """Choose the configurations of a file's @triton.autotune kernels: measured on the GPU here, else forecast.
 
         Args:
@@ -162,7 +162,7 @@ class ModelTools:
         found = await self._tools.tune(caller, path=path, budget=budget, target=target)
         return _short_search(found) | {"budget": self._tools.budget()}
 
-    async def describe_task(self, task: TaskName) -> ToolOutput:
+    async def describe_task(self, task: TaskArgument) -> ToolOutput:
         """Read a task: reference program, what it passes to a kernel, tolerance, and a kernel to start from."""
         return digest(await self._tools.describe(task))
 
