@@ -81,12 +81,13 @@ def listing() -> Iterator[str]:
         yield f"| `{run.script}` | {run.asks} | `{run.result}`{note} | {needs} | {measured} |"
 
 
-def make(on: str, out: Path, given: dict[str, str], limit_s: float) -> int:
+def make(on: str, out: Path, given: dict[str, str], limit_s: float, only: tuple[str, ...] = ("",)) -> int:
     """Run what a kind of machine can, in order, and return how many runs failed or ran out of time."""
     end, failed, now = time.monotonic() + limit_s, 0, sources()
     for run in runs():
         left = end - time.monotonic()
-        if run.on != on or origin(out / run.result).get("sources") == now or left < 30:
+        wanted = run.on == on and run.result.startswith(only)
+        if not wanted or origin(out / run.result).get("sources") == now or left < 30:
             continue
         try:
             command = run.command(out, given)
@@ -112,10 +113,12 @@ def main() -> None:
     parser.add_argument("--run", choices=["cpu", "quiet", "gpu"])
     parser.add_argument("--out", type=Path, default=Path("results"), help="the folder for results of --run")
     parser.add_argument("--for", dest="limit_s", type=float, default=float("inf"), metavar="SECONDS")
+    parser.add_argument("--only", nargs="+", default=[""], help="how the results to make begin")
     parser.add_argument("--given", nargs="*", default=[], metavar="WORD=PATH")
     args = parser.parse_args()
     if args.run:
-        sys.exit(make(args.run, args.out, dict(g.split("=", 1) for g in args.given), args.limit_s) > 0)
+        given = dict(g.split("=", 1) for g in args.given)
+        sys.exit(make(args.run, args.out, given, args.limit_s, tuple(args.only)) > 0)
     if args.write:
         readme = HERE / "README.md"
         before, after = re.split(f"{MARKS[0]}.*?{MARKS[1]}", readme.read_text(), flags=re.DOTALL)
