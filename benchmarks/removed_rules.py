@@ -181,7 +181,7 @@ RULES = (
     Rule(
         "PUCT counts the root's expansions",
         "search/puct.py",
-        "math.sqrt(1 + self._total + len(chosen))",
+        "math.sqrt(1 + self._total + made)",
         "1.0",
         "tests/search/test_puct.py",
     ),

@@ -32,8 +32,8 @@ from forewarp.surrogate.learned import LearnedForecaster
 CHECKPOINTS = (11, 20)
 ARMS: dict[str, dict[str, Any]] = {
     "random order": {},
-    "3 picks a round, doubt 0.1": {"measure_per_round": 3, "unsure_weight": 0.1},
-    "1 pick a round, doubt 0": {"measure_per_round": 1, "unsure_weight": 0.0},
+    "3 picks a round": {"measure_per_round": 3},
+    "1 pick a round": {"measure_per_round": 1},
 }
 
 

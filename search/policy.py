@@ -64,7 +64,7 @@ def decide(
         in_order = sorted(options, key=lambda o: (not o.fresh, o.proposal))
         why = "drift: outcomes do not fit the forecasts, so everything is measured"
         return _everything(in_order, min(room, situation.fallback), why, {"drift": 1.0})
-    scored = {o.proposal: _numbers(o, situation, settings) for o in options}
+    scored = {o.proposal: _numbers(o, situation) for o in options}
     quota = min(settings.measure_per_round, room)
     unexplored = settings.explore - len(situation.measured)
     # The scores of a forecaster that cannot tell candidates apart decide nothing: whole rounds are spread out then.
@@ -174,29 +174,25 @@ def _exploit(
     while left and len(picks) < count:
         chosen = max(left, key=lambda p: (scored[p]["score"] * room[p], -p))
         candidate, facts = left.pop(chosen), scored[chosen] | {"room": room[chosen], "known": 1.0}
-        promising = facts["gain"] >= facts["unsure_weight"] * facts["unsure"]
-        why = "promising: high expected improvement" if promising else "unsure: the forecast is wide"
-        picks[chosen] = Decision("measure", why, facts["score"], facts)
+        picks[chosen] = Decision("measure", "promising: high expected improvement", facts["score"], facts)
         for proposal, other in left.items():
             room[proposal] = min(room[proposal], _distance(other, candidate, spans) / ROOM)
     return picks
 
 
-def _numbers(option: Option, situation: Situation, settings: SearchSettings) -> dict[str, float]:
+def _numbers(option: Option, situation: Situation) -> dict[str, float]:
     forecast = option.forecast
     if forecast is None:
         raise ValueError("an option without a forecast has no score")
     incumbent = situation.incumbent or 1.0
-    unsure = moments(forecast)[1]
     gain = improvement(forecast, incumbent)
     return {
         "incumbent": incumbent,
         "p_valid": forecast.p_valid,
         "gain": gain,
-        "unsure": unsure,
-        "unsure_weight": settings.unsure_weight,
+        "unsure": moments(forecast)[1],
         "price": option.price,
-        "score": forecast.p_valid * (gain + settings.unsure_weight * unsure) / option.price,
+        "score": forecast.p_valid * gain / option.price,
     }
 
 

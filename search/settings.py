@@ -26,7 +26,6 @@ class SearchSettings:
         audit_budget: Measurements spent on audits per measurement spent on picks, at most and on average; where many
             candidates are discarded per pick, it lowers the share of discards that is audited.
         explore: How many measurements are spread over the space before forecasts decide, as long as these know nothing.
-        unsure_weight: What one octave of uncertainty is worth, in octaves of expected improvement.
         reconsider: How many candidates skipped earlier are decided on again in each round, with a new forecast where
             forecasts are free; 0 makes each skip final.
         min_improvement: Octaves of expected improvement that a candidate must promise to be measured, once there are
@@ -50,7 +49,6 @@ class SearchSettings:
     audit: float = 0.05
     audit_budget: float = 0.1
     explore: int = 3
-    unsure_weight: float = 0.0
     reconsider: int = 64
     min_improvement: float = 0.003
     patience: int = 6
@@ -70,7 +68,7 @@ class SearchSettings:
         for name in ("proposals_per_round", "measure_per_round", "compile_threads"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("explore", "unsure_weight", "reconsider", "audit_budget", "min_improvement", "patience", "plans"):
+        for name in ("explore", "reconsider", "audit_budget", "min_improvement", "patience", "plans"):
             if getattr(self, name) < 0:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must not be negative")
         if not 0 <= self.audit <= 1:
