@@ -117,7 +117,8 @@ def tune(request: TuneRequest, *, output: Output = PLAIN) -> int:
     from forewarp.report.tune_tables import render
     from forewarp.tools.tune_plan import tune_file
 
-    if request.task is None and Path(request.file).suffix != ".py":
+    path = Path(request.file).expanduser()
+    if request.task is None and path.suffix != ".py" and path.is_file():
         request = request.model_copy(update={"task": _task_of([Kernel(path=request.file)])})
     with output.waiting("reading the file") as stage:
         result = tune_file(request, stage=stage)

@@ -19,13 +19,14 @@ from forewarp.core.errors import CandidateError, UsageError, WorkerError
 from forewarp.core.languages import C_SUFFIXES
 from forewarp.core.values import Target
 from forewarp.gpu_runner import devices
+from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.inspection.tracing.files.loading import readable_beside
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools import sources
 from forewarp.tools.inspect_kernel import choose_target
 from forewarp.tools.parts import SCHEMA_VERSION, ChosenConfiguration, Device, Part
 from forewarp.tools.requests import USUALLY_COMPILED, TuneRequest
-from forewarp.tools.tuned_tables import TableInUse, check_vllm, own_table, vllm_keys, vllm_table
+from forewarp.tools.tuned_tables import TableInUse, check_vllm, check_writable, own_table, vllm_keys, vllm_table
 from forewarp.tuning import forecasts
 from forewarp.tuning.counting import NotCounted
 from forewarp.tuning.jobs import Observed
@@ -112,24 +113,27 @@ class TuneJob:
     def __init__(self, request: TuneRequest, *, stage: Callable[[str], None] = lambda _: None) -> None:
         """Read what the request names.
 
-        Raises `UsageError` where the file cannot be read, the card is not here to measure on, or the table cannot be of
-        the form asked for.
+        Raises `CandidateError` where the file cannot be read, and `UsageError` where the card is not here to measure
+        on, or the table cannot be written or be of the form asked for.
         """
         self._request, self._stage = request, stage
         self._path = Path(request.file).expanduser().absolute()
         sources.check_file(self._path, "the file")
+        self._source = candidates.read(self._path)
         if self._path.suffix in C_SUFFIXES:
             raise UsageError(
                 f"{self._path.name} does not say what its kernels are called with",
                 hint="pass --task TASK, a KernelBench file or a bundled task; `forewarp tasks` lists some",
             )
         try:
-            self._source = self._path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as e:
+            ast.parse(self._source, self._path.name)
+        except (SyntaxError, ValueError) as e:
             hint = "pass a Python file with autotuned kernels"
-            raise UsageError(f"{self._path} cannot be read: {e}", hint=hint) from e
+            raise CandidateError(f"{self._path} is no Python: {e}", hint=hint) from None
         if request.format != "forewarp" and request.table is None:
             raise UsageError(f"--format {request.format} is the form of a table", hint="name its file with --table")
+        if request.table is not None:
+            check_writable(Path(request.table).expanduser(), folder=request.format == "triton")
         self._keys = vllm_keys(request.calls) if request.format == "vllm" else {}
         used = request.against
         self._used = TableInUse(Path(used).expanduser(), request.calls) if used is not None else None

@@ -23,7 +23,7 @@ from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import TuneRequest
 from forewarp.tools.session import Session, closing_executors
 from forewarp.tools.tune import TuneJob, TuneResult, command, summary, tuned_kernel
-from forewarp.tools.tuned_tables import own_table
+from forewarp.tools.tuned_tables import check_writable, own_table
 from forewarp.tuning import forecasts
 from forewarp.tuning.jobs import Observed
 from forewarp.tuning.planned import MOST_PROPOSED, TunableForecaster, choices_of
@@ -60,6 +60,8 @@ def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
     """
     assert request.task is not None
     _check(request)
+    if request.table is not None:
+        check_writable(Path(request.table).expanduser())
     place, target = Place(python=request.python), choose_target(request.target)
     with closing_executors(None) as kept, sessions.open_archive(place) as archive:
         task = sessions.load_task(request.task, place)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -91,6 +94,20 @@ def vllm_table(tuned: Sequence[Tuned], keys: Mapping[str, int]) -> dict[str, Any
     """Return the best configurations as vLLM keeps them, by number of tokens."""
     best = {keys[t.observed.call]: as_config(t.observed.space.configurations[t.best.place]) for t in tuned}
     return {str(key): best[key] for key in sorted(best)}
+
+
+def check_writable(path: Path, *, folder: bool = False) -> None:
+    """Make the folder that a table is written to, or that is one; raises `UsageError` where it cannot be written."""
+    parent = path if folder else path.parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=parent):
+            pass
+        if path.is_dir() and not folder:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    except OSError as e:
+        hint = "pass the path of a file in a folder that can be written"
+        raise UsageError(f"the table {path} cannot be written: {e.strerror}", hint=hint) from None
 
 
 class TableInUse:

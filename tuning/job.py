@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 
-from forewarp.core import serde
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes, digest
@@ -106,7 +105,7 @@ def _observe(job: ObserveCallsJob) -> dict[str, Any]:
                 found += [_observed(call, one, more=job.space) for one in launches]
         except NoCall as e:
             return {"status": "failed", "log": str(e), "hint": CALLS}
-    return {"status": "ok", "log": "", "observed": serde.to_data(found), "problems": file.problems()}
+    return {"status": "ok", "log": "", "observed": found, "tuners": file.tuners, "problems": file.problems()}
 
 
 def _compile(job: CompileShareJob) -> dict[str, Any]:
@@ -189,7 +188,8 @@ class _File:
             self._loaded = loading.load(self._file, lambda doing, work: self._bounded(doing, work, CALL_S))
         self._text = kernels.read(self._loaded.tree)
         self._wrappers = calls.Wrappers(self._loaded.module, self._loaded.tree, self._text, {})
-        self._missing = {name for name, t in tuners_of(self._loaded.module).items() if len(t.configs) > 1}
+        self.tuners = {name: len(tuner.configs) for name, tuner in tuners_of(self._loaded.module).items()}
+        self._missing = {name for name, count in self.tuners.items() if count > 1}
 
     def launches(self, texts: Sequence[str]) -> Generator[tuple[FileCall, list[TunedLaunch]]]:
         """Give the calls that launch autotuned kernels, with the launches: the named ones, or the file's own.

@@ -201,11 +201,7 @@ class Tuner:
         found = [serde.from_data(Observed, data) for data in answer["observed"]]
         problems: list[str] = answer["problems"]
         if not found:
-            said = "".join(f"\n- {p}" for p in problems[:MOST_PROBLEMS])
-            raise CandidateError(
-                f"no call of the file launches an autotuned kernel with several configurations{said}",
-                hint=f"have the file call them itself, or {CALLS}",
-            )
+            raise _nothing_launched(calls, answer["tuners"], problems)
         unique: dict[tuple[str, str], Observed] = {}
         for one in found:
             unique.setdefault((one.space.kernel, repr(one.space.arguments)), one)
@@ -341,6 +337,20 @@ class Tuner:
     def _run(self, job: WorkerJob, limit_s: float) -> dict[str, Any]:
         """Have a job done; raises `CandidateError` with what the file did wrong."""
         return _answer(self._worker.run(job, limit_s), limit_s)
+
+
+def _nothing_launched(calls: Sequence[str], tuners: Mapping[str, int], problems: Sequence[str]) -> CandidateError:
+    """Return the error where no autotuned kernel was launched; `tuners` counts configurations by kernel."""
+    listing = "@triton.autotune(configs=[triton.Config({…}), …], key=[…])"
+    what, hint = "no call of the file launches an autotuned kernel with several configurations", ""
+    if calls:
+        what = f"no autotuned kernel with several configurations is launched by {', '.join(calls)}"
+    elif not tuners and not problems:
+        what, hint = "the file has no kernel under @triton.autotune", f"put {listing} above one"
+    elif tuners and max(tuners.values()) < 2:
+        what, hint = f"there is nothing to choose for {', '.join(tuners)}", f"list several configurations: {listing}"
+    said = "".join(f"\n- {p}" for p in problems[:MOST_PROBLEMS])
+    return CandidateError(what + said, hint=hint or f"have the file call them itself, or {CALLS}")
 
 
 def _answer(reply: Reply, limit_s: float) -> dict[str, Any]:

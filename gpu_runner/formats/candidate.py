@@ -24,17 +24,18 @@ def load(path: Path, tunables: Mapping[str, int] | None = None) -> Candidate:
 
     The launch plan of a `.cu` or `.cpp` file may lie beside it, in a `.toml` file of the same name; it is put in front.
     """
-    source = _read(path)
+    source = read(path)
     beside = path.with_suffix(".toml")
     if path.suffix in (*C_SUFFIXES, ".cuh") and not plan.has_block(source) and beside.is_file():
-        table = _read(beside)
+        table = read(beside)
         if "*/" in table:
             raise CandidateError(f"{beside} holds */, which would end the comment that it becomes")
         source = f"/*forewarp\n{table.strip()}\n*/\n{source}"
     return from_source(source, language_of(source, path.suffix), tunables)
 
 
-def _read(path: Path) -> str:
+def read(path: Path) -> str:
+    """Return the text of a source file; raises `CandidateError` where it cannot be read, or is empty or too large."""
     try:
         raw = path.read_bytes()
     except OSError as e:
@@ -53,7 +54,7 @@ def _read(path: Path) -> str:
 
 def _names_beside(path: Path) -> list[str]:
     try:
-        return os.listdir(path.parent)
+        return [name for name in os.listdir(path.parent) if name != path.name]
     except OSError:
         return []
 

@@ -366,11 +366,49 @@ def test_a_call_that_is_not_there_is_told(kernel: Path) -> None:
 def test_a_file_without_autotuned_kernels_is_told(tmp_path: Path) -> None:
     plain = tmp_path / "plain.py"
     plain.write_text("def run():\n    return 1\n")
-    with pytest.raises(CandidateError, match="launches an autotuned kernel"):
+    with pytest.raises(CandidateError, match=r"has no kernel under @triton\.autotune"):
         tune_file(TuneRequest(file=str(plain), target="h200", measure=0))
 
 
+@pytest.mark.slow
+def test_a_kernel_with_one_configuration_has_nothing_to_choose(tmp_path: Path) -> None:
+    single = tmp_path / "single.py"
+    single.write_text(SOURCE.replace("for b in (32, 1024) for w in (1, 4)", "for b in (32,) for w in (1,)"))
+    with pytest.raises(CandidateError, match="nothing to choose for scale") as caught:
+        tune_file(TuneRequest(file=str(single), target="h200", measure=0))
+    assert "list several" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says", "hint"),
+    [
+        ("scael.py", None, "No such file", "did you mean scale.py?"),
+        ("broken.py", "def f(:", "is no Python: invalid syntax", "autotuned kernels"),
+        ("empty.py", "\n", "is empty", "kernel file"),
+        (".", None, "Is a directory", "kernel file"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told(
+    tmp_path: Path, name: str, content: str | None, says: str, hint: str
+) -> None:
+    (tmp_path / "scale.py").write_text(SOURCE)
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(CandidateError, match=says) as caught:
+        tune_file(TuneRequest(file=str(tmp_path / name), target="h200", measure=0))
+    assert hint in caught.value.hint
+
+
+def test_a_table_that_cannot_be_written_is_told_before_anything_is_compiled(kernel: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place, says in ((tmp_path, "Is a directory"), (tmp_path / "file" / "table.json", "cannot be written")):
+        with pytest.raises(UsageError, match=says):
+            TuneJob(TuneRequest(file=str(kernel), target="h200", measure=0, table=str(place)))
+    TuneJob(TuneRequest(file=str(kernel), target="h200", measure=0, table=str(tmp_path / "new" / "table.json")))
+    assert (tmp_path / "new").is_dir()
+
+
 def test_the_files_own_code_is_confined(kernel: Path) -> None:
-    with pytest.raises(CandidateError, match="launches an autotuned kernel"):
+    with pytest.raises(CandidateError, match="is launched by spy"):
         tune_file(TuneRequest(file=str(kernel), calls=["spy"], target="h200", measure=0))
     assert not Path("/etc/hostname.forewarp").exists()
