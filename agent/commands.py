@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import re
 import secrets
 import shlex
@@ -18,7 +17,7 @@ from pydantic import BaseModel
 from forewarp.agent import files, shell
 from forewarp.agent.base import BaseConversation, Caller
 from forewarp.agent.candidates import ListedCandidate
-from forewarp.agent.edits import FileEdits
+from forewarp.agent.edits import FileEdits, difference
 from forewarp.agent.events import ToolCalled, ToolReturned
 from forewarp.agent.files import inside, readable_file
 from forewarp.agent.kernel_tools import MAX_SEARCH, KernelTools
@@ -429,7 +428,7 @@ class SlashCommands:
             raise UsageError(f"nobody knows what candidate {row.number} was made from", hint=f"/diff {row.number} M")
         old, new = await asyncio.to_thread(lambda: (other.text, row.text))
         names = (f"candidate {other.number}", f"candidate {row.number}")
-        text = "\n".join(difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm=""))
+        text = difference(old, new, *names)
         return fenced(text, "diff") if text else f"{names[0]} and {names[1]} have the same text."
 
     @command("[NUMBER|RUN] [PATH|package|vllm-op]", words=2)

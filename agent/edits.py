@@ -98,9 +98,10 @@ class FileEdits:
         await self._conversation.allow(question, f"{path} was not written", hint)
 
 
-def difference(before: str, after: str, name: str) -> str:
-    """Return a unified diff of a file's text."""
-    return "\n".join(difflib.unified_diff(before.splitlines(), after.splitlines(), name, name, lineterm=""))
+def difference(before: str, after: str, name: str, other: str = "") -> str:
+    """Return a unified diff of two texts, "" for equal ones; they have the same name unless the second has another."""
+    lines = before.splitlines(), after.splitlines()
+    return "\n".join(difflib.unified_diff(*lines, name, other or name, lineterm=""))
 
 
 @contextmanager

@@ -79,8 +79,12 @@ def misused(error: CycloptsError, arguments: Sequence[str]) -> int:
         return USAGE
     command = " ".join(("forewarp", *(error.command_chain or ())))
     missing = error.argument if isinstance(error, MissingArgumentError) else None
+    said = " ".join(str(error).split())
+    if missing:
+        typed = next((a for a in arguments if a in missing.names), None)
+        said = f"{typed} needs a value after it" if typed else f"`{command}` needs {missing.name}"
     about = f"{missing.name}: {missing.parameter.help} " if missing and missing.parameter.help else ""
-    report(arguments, "usage", " ".join(str(error).split()), f"{about}`{command} --help` says what is allowed")
+    report(arguments, "usage", said, f"{about}`{command} --help` says what is allowed")
     return USAGE
 
 

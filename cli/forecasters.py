@@ -77,6 +77,7 @@ def _write(document: EvaluateDocument, folder: Path) -> EvaluateDocument:
     """Write the reports and return the document with their paths in it; raises `UsageError`."""
     from forewarp.report.documents import Artifact
     from forewarp.report.evaluate_tables import markdown
+    from forewarp.tools.suite_tables import keep
 
     text, result = (folder / f"evaluation.{end}" for end in ("md", "json"))
     made = [
@@ -86,11 +87,8 @@ def _write(document: EvaluateDocument, folder: Path) -> EvaluateDocument:
         Artifact(kind="result", path=str(result)),
     ]
     document = document.model_copy(update={"artifacts": made})
-    try:
-        text.write_text(markdown(document), encoding="utf-8")
-        result.write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    except OSError as e:
-        raise UsageError(f"{folder} cannot be written: {e.strerror}", hint="pass --out DIR") from None
+    keep(text, markdown(document))
+    keep(result, document.model_dump_json(indent=2) + "\n")
     return document
 
 

@@ -89,7 +89,7 @@ def build_app(*, about: bool = False) -> App:
         name="forewarp",
         help=ABOUT,
         help_epilogue=EPILOGUE,
-        help_format="plaintext",
+        help_format="markdown",
         version=forewarp.__version__,
         suppress_keyboard_interrupt=False,
     )

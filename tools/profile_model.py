@@ -163,6 +163,8 @@ def model_task(path: str, call: str = "") -> Task:
     """
     file = Path(path).expanduser()
     sources.check_file(file, "the file")
+    if file.suffix == ".py" and not file.exists():
+        raise UsageError(f"there is no file {path}", hint="pass the Python file of a model")
     if not call:
         try:
             task = tasks.load(path)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack, cast
 
 from forewarp.archive.pools.parquet import read_pool, tasks_of
-from forewarp.archive.store import Archive, default_path
+from forewarp.archive.store import LATEST, Archive, default_path
 from forewarp.core.errors import CandidateError, DeviceError, TaskError, UsageError, WorkerError
 from forewarp.core.languages import languages_on
 from forewarp.core.protocols import Executor, Forecaster, SeedMaker, VersionProbe
@@ -242,7 +242,7 @@ def existing_archive(place: Place, run: str = "") -> Archive:
         return Archive(path)
     there = f"there is no archive at {path}"
     raise UsageError(
-        f"there is no run {run!r}: {there}" if run else f"{there}, so there are no runs",
+        f"there is no run {run!r}: {there}" if run and run != LATEST else f"{there}, so there are no runs",
         hint="pass --archive PATH of another one, or start a run with `forewarp optimize softmax`",
     )
 

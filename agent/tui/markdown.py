@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from textual.widgets import Label, Markdown
 from textual.widgets._markdown import MarkdownTable, MarkdownTableContent  # pyright: ignore[reportPrivateUsage]
 from textual.widgets.markdown import MarkdownFence
 
+from forewarp.agent.edits import difference
 from forewarp.agent.tui.printable import styled
 from forewarp.core.untrusted_text import printable
 
@@ -59,17 +59,17 @@ def highlighted(text: str, language: str) -> Content:
     return highlight(text, language=_LEXERS.get(language, language), theme=Calm)
 
 
-def difference(new: ListedCandidate, old: ListedCandidate) -> str:
+def candidate_difference(new: ListedCandidate, old: ListedCandidate) -> str:
     """Return a candidate's changes against another one as a unified diff; "" if nothing differs.
 
     Tunables stand in front, one a line, as their values are no part of the text.
     """
 
-    def lines(row: ListedCandidate) -> list[str]:
+    def whole(row: ListedCandidate) -> str:
         f = row.forecast
-        return [*(f"{name} = {value}" for name, value in f.tunables.items()), *f.source.splitlines()]
+        return "\n".join([*(f"{name} = {value}" for name, value in f.tunables.items()), f.source])
 
-    return "\n".join(difflib.unified_diff(lines(old), lines(new), f"#{old.number}", f"#{new.number}", lineterm=""))
+    return difference(whole(old), whole(new), f"#{old.number}", f"#{new.number}")
 
 
 def coloured(diff: str) -> Content:

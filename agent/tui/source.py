@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from forewarp.agent.candidates import ListedCandidate
-from forewarp.agent.tui.markdown import coloured, difference, highlighted
+from forewarp.agent.tui.markdown import candidate_difference, coloured, highlighted
 from forewarp.agent.tui.printable import TextPart, assemble, styled
 from forewarp.agent.tui.wording import SURPRISING, share, sigmas, tone, verdict, within
 from forewarp.tools.parts import shown
@@ -89,7 +89,7 @@ class SourcePane(Widget):
             return f"No difference to show: {missing}."
         if other.number == row.number:
             return "This is the best so far."
-        return difference(row, other) or f"The same text and tunables as #{other.number}."
+        return candidate_difference(row, other) or f"The same text and tunables as #{other.number}."
 
     def _head(self, row: ListedCandidate) -> Content:
         f, e, m = row.forecast, row.expected, row.measured

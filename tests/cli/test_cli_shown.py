@@ -245,3 +245,30 @@ def test_no_cell_of_the_candidates_is_a_formula(
         rows = list(csv.DictReader(file))
     assert {(row["reason"], row["proposer"]) for row in rows} == {("'=1+1[2J", "'@SUM(A1)")}
     assert all(float(row["speedup"]) > 0 for row in rows if row["speedup"])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["optimize"], "`forewarp optimize` needs TASK\n  TASK: Bundled task"),
+        (["optimize", "softmax", "--budget"], "--budget needs a value after it\n  --budget: Most measurements."),
+        (["-p"], "-p needs a value after it"),
+        (["apply", "model.py"], "`forewarp apply` needs --with"),
+        (["profile", "model.py"], "there is no file model.py"),
+        (["tune", "kernels.py"], "kernels.py cannot be read: No such file or directory\n"),
+    ],
+)
+def test_what_is_missing_is_named_as_it_was_typed(
+    given: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(given) == exits.USAGE
+    assert said in capsys.readouterr().err
+
+
+def test_help_has_no_line_ends_of_the_source_in_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    assert main(["chat", "--help"]) == exits.OK
+    assert "(one event per line, the document last)" in capsys.readouterr().out
