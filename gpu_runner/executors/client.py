@@ -30,6 +30,7 @@ from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTi
 from forewarp.gpu_runner.worker.environment import allowed
 from forewarp.gpu_runner.worker.least import INSIST, LEAST, UNPROTECTED
 from forewarp.gpu_runner.worker.requests import LaunchRequest, ObserveRequest, TimingLook, WorkerJob
+from forewarp.gpu_runner.worker.tracebacks import ended
 
 T = TypeVar("T")
 START_S = 120.0
@@ -84,9 +85,7 @@ class Reply:
         log = _WARNING.sub("", self.log)
         if self.timed_out:
             return "timeout", f"stopped after {limit_s:.0f} s\n{log}".strip()
-        if self.exit_status is not None and self.exit_status < 0:
-            return "crashed", f"ended by {signal.Signals(-self.exit_status).name}\n{log}".strip()
-        return "crashed", f"left with exit status {self.exit_status} and no result\n{log}".strip()
+        return "crashed", f"{ended(self.exit_status)}\n{log}".strip()
 
 
 def readable(text: str, limit: int = LOG_BYTES) -> str:

@@ -27,6 +27,7 @@ from forewarp.gpu_runner.worker.cell_process import Loader, Mailbox
 from forewarp.gpu_runner.worker.linux import children_in_own_pid_namespace, end_of
 from forewarp.gpu_runner.worker.protections import OWN_PROCESSES, Confinement
 from forewarp.gpu_runner.worker.runners import LAST
+from forewarp.gpu_runner.worker.tracebacks import ended
 from forewarp.gpu_runner.worker.watch import Watch
 
 LOOK_S = 0.05
@@ -275,11 +276,9 @@ class Cell:
         status = self.wait()
         if status is None:
             return CellFailed("crashed", f"the {self.name} closed its channel")
-        if status < 0:
-            name = signal.Signals(-status).name
-            hint = " (out of processor time)" if name == "SIGXCPU" else ""
-            return CellFailed("timeout" if hint else "crashed", f"the {self.name} was ended by {name}{hint}")
-        return CellFailed("crashed", f"the {self.name} left with exit status {status} before it had finished")
+        if status == -signal.SIGXCPU:
+            return CellFailed("timeout", f"the {self.name} {ended(status)} (out of processor time)")
+        return CellFailed("crashed", f"the {self.name} {ended(status)} before it had finished")
 
     def settle(self) -> None:
         """Take note of the processes that the cell consists of by now, for `pause` and `processor_s`."""

@@ -17,6 +17,7 @@ from forewarp.gpu_runner.worker import linux, mounts, protections
 from forewarp.gpu_runner.worker.channel import MACHINE
 from forewarp.gpu_runner.worker.memory import HostMemory
 from forewarp.gpu_runner.worker.protections import task_limit, tasks_in_all
+from forewarp.gpu_runner.worker.tracebacks import ended
 
 _LOOK_S = 0.5
 _SUDDEN = 50
@@ -246,17 +247,17 @@ def run_watched(
     """
     linux.adopt_orphans()
     pid = _fork(work, wanted=True) or _fork(work, wanted=False)
-    ended, violation = linux.end_of(pid), None
+    descriptor, violation = linux.end_of(pid), None
     watching = None
     if memory is not None:
         go_first()
         watching = Watch(pid, memory)
     every_s = _WAIT_S if memory is not None else _HOST_WAIT_S if host is not None else None
-    while violation is None and not select.select([ended], [], [], every_s)[0]:
+    while violation is None and not select.select([descriptor], [], [], every_s)[0]:
         violation = (watching and watching.violation()) or (host and host.violation(pid)) or None
     end([pid])
     _, code, used = os.wait4(pid, 0)
-    os.close(ended)
+    os.close(descriptor)
     end_strays(())
     if violation is None and cpu_s is not None and code != 0 and used.ru_utime + used.ru_stime >= cpu_s:
         violation = "timeout", f"took all of its {cpu_s} s of processor time"
@@ -264,7 +265,7 @@ def run_watched(
         status = os.waitstatus_to_exitcode(code)
         if passes_on:
             _end_as(status)
-        return "crashed", f"was ended by {signal.Signals(-status).name}" if status < 0 else f"left with status {status}"
+        return "crashed", ended(status)
     return violation
 
 

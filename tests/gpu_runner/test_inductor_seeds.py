@@ -98,7 +98,7 @@ def test_an_error_of_the_device_and_a_silent_end_are_named(executor: LocalExecut
         ("raise RuntimeError('CUDA error: out of memory')", "CUDA error: out of memory"),
         (
             "import os; os.write(2, b'the driver is gone\\n'); os._exit(1)",
-            r"left with status 1(: |\n)the driver is gone",
+            r"left with exit status 1(: |\n)the driver is gone",
         ),
     ):
         with pytest.raises(TaskError, match=named):

@@ -237,7 +237,7 @@ def test_where_the_kernel_is_gvisors_a_watched_process_runs_and_ends(
     if pid == 0:
         found = run_watched(lambda contained: void(told.write_text(str(contained))), 1 << 30, passes_on=False)
         failed = run_watched(leave, 1 << 30, passes_on=False)
-        os._exit(0 if (found, failed) == (None, ("crashed", "left with status 3")) else 1)
+        os._exit(0 if (found, failed) == (None, ("crashed", "left with exit status 3")) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert told.read_text() == "False"
 

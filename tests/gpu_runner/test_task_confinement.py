@@ -284,7 +284,7 @@ def test_a_reference_that_fails_or_crashes_is_told_as_its_own(cpu_executor: Loca
         cpu_executor.describe(small_task(f"{REFERENCE}\nnonsense\n"))
     with pytest.raises(TaskError, match="SIGSEGV"):
         cpu_executor.describe(small_task(f"import ctypes\nctypes.string_at(0)\n{REFERENCE}"))
-    with pytest.raises(TaskError, match="left with status 7"):
+    with pytest.raises(TaskError, match="left with exit status 7"):
         cpu_executor.describe(small_task(f"import os\nos._exit(7)\n{REFERENCE}"))
 
 

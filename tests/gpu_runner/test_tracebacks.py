@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import forewarp
 from forewarp.core import serde
 from forewarp.core.values import Target
-from forewarp.gpu_runner.worker.tracebacks import format_error
+from forewarp.gpu_runner.worker.tracebacks import ended, format_error
 
 
 def failing() -> Exception:
@@ -25,3 +26,14 @@ def test_own_files_are_named_without_the_folder_that_holds_forewarp() -> None:
 
 def test_only_the_last_calls_are_told() -> None:
     assert "test_tracebacks.py" not in format_error(failing(), 1)
+
+
+def test_an_ending_is_told_also_by_a_signal_without_a_name() -> None:
+    told = {status: ended(status) for status in (3, -int(signal.SIGSEGV), -int(signal.SIGRTMIN) - 6, None)}
+    nameless = f"ended by signal {int(signal.SIGRTMIN) + 6}"
+    assert list(told.values()) == [
+        "left with exit status 3",
+        "ended by SIGSEGV",
+        nameless,
+        "ended in a way that is not known",
+    ]

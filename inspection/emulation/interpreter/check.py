@@ -21,6 +21,7 @@ from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker import protections
 from forewarp.gpu_runner.worker.channel import Channel, ChannelClosed, ChannelTimeout
 from forewarp.gpu_runner.worker.check import Mismatch
+from forewarp.gpu_runner.worker.tracebacks import ended
 from forewarp.gpu_runner.worker.watch import run_watched
 from forewarp.inspection.emulation.check import Bounds, CaseJudge, Checker, ShapeRefused, WorkloadJudgement
 from forewarp.inspection.emulation.interpreter.child import ChildSetup, serve_cases
@@ -205,9 +206,7 @@ class _Confined:
     def _ending(self) -> str:
         _, code = os.waitpid(self._pid, 0)
         self._pid = 0
-        status = os.waitstatus_to_exitcode(code)
-        how = f"by {signal.Signals(-status).name}" if status < 0 else f"with exit status {status}"
-        return f"the process that interpreted it ended {how}"
+        return f"the process that interpreted it {ended(os.waitstatus_to_exitcode(code))}"
 
     def __enter__(self) -> _Confined:
         return self
