@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
@@ -16,6 +16,6 @@ def one_thread() -> Any:
     return _controller().limit(limits=1, user_api="blas")
 
 
-@lru_cache(maxsize=1)
+@cache
 def _controller() -> Any:
     return ThreadpoolController()

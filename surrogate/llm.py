@@ -43,14 +43,13 @@ class LlmForecaster:
         self,
         model: str | Model | LanguageModel,
         *,
-        base_url: str = "",
         batch: int = BATCH,
         shown: Shown | None = None,
         cache: Path | None = None,
         examples: Callable[[], ExamplePool] | None = None,
     ) -> None:
         """`examples` makes the pool that kernels of other tasks are shown from; it is read with the first question."""
-        self.model = models.resolve(model, base_url)
+        self.model = models.resolve(model)
         self.name = f"llm:{self.model.label}"
         self._batch, self._shown, self._cache = max(1, batch), shown or Shown(), cache
         self._examples = functools.cache(examples) if examples else None

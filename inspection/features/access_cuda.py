@@ -15,7 +15,6 @@ import numpy as np
 from forewarp.gpu_runner.formats.plan import LaunchPlan, PlannedLaunch
 from forewarp.inspection.features.addresses import (
     SIZE,
-    Access,
     Evaluator,
     Found,
     Ints,
@@ -23,7 +22,6 @@ from forewarp.inspection.features.addresses import (
     Value,
     combine,
     fold,
-    made_up,
     number,
     plain,
     scalar,
@@ -86,8 +84,7 @@ def read(text: str, plan: LaunchPlan, names: dict[str, int], found: Found) -> No
 
 class _Reader(Evaluator):
     def __init__(self, names: dict[str, Value], found: Found, text: str) -> None:
-        super().__init__(names)
-        self._found = found
+        super().__init__(names, found)
         self._storing = False
         self._bytes = dict(_BYTES)
         for found_ in _CONSTANT.findall(text):
@@ -214,7 +211,7 @@ class _Reader(Evaluator):
         try:
             tree = ast.parse(python.strip(), mode="eval")
         except (SyntaxError, ValueError, RecursionError):
-            self._found.blind += len(re.findall(rf"{_WORD}\s*\[", text))
+            self.found.blind += len(re.findall(rf"{_WORD}\s*\[", text))
             return None
         storing, self._storing = self._storing, False
         if storing and isinstance(tree.body, ast.Attribute):
@@ -222,7 +219,7 @@ class _Reader(Evaluator):
         if storing and isinstance(tree.body, ast.Subscript):
             return self._indexed(tree.body, store=True)
         if storing and isinstance(tree.body, ast.Call) and getattr(tree.body.func, "id", "") == "_at":
-            return self._touch(self.value(tree.body.args[0]), store=True)
+            return self.access(self.value(tree.body.args[0]), store=True)
         return self.value(tree.body)
 
     def _python(self, text: str) -> str:
@@ -267,7 +264,7 @@ class _Reader(Evaluator):
         values = [self.value(i) for i in indices]
         if not isinstance(pointer, Pointer):
             if pointer is None and isinstance(base, ast.Name) and base.id not in self.names:
-                self._found.blind += 1
+                self.found.blind += 1
             return None
         total: Value = scalar(0)
         lengths = pointer.strides or (SIZE,)
@@ -276,15 +273,13 @@ class _Reader(Evaluator):
             total = combine(ast.Add, total, combine(ast.Mult, value, scalar(step)))
         if len(values) < len(pointer.strides):
             return combine(ast.Add, replace(pointer, strides=lengths[len(values) :]), total)
-        return self._touch(combine(ast.Add, pointer, total), store=store)
+        return self.access(combine(ast.Add, pointer, total), store=store)
 
-    def _touch(self, pointer: Value, *, store: bool) -> Value:
-        if not isinstance(pointer, Pointer):
-            self._found.blind += 1
-            return None
-        lanes: Ints = np.broadcast_to(pointer.offsets, (_LANES,)) if pointer.offsets.ndim < 2 else pointer.offsets
-        self._found.accesses.append(Access(lanes, pointer.bytes, store, pointer.shared, pointer.random))
-        return None if store or pointer.shared else made_up(lanes)
+    def access(self, pointer: Value, *, store: bool) -> Value:
+        """Note an access of all lanes."""
+        if isinstance(pointer, Pointer) and pointer.offsets.ndim < 2:
+            pointer = replace(pointer, offsets=np.broadcast_to(pointer.offsets, (_LANES,)))
+        return super().access(pointer, store=store)
 
     def call(self, node: ast.Call) -> Value:
         """Return the value of a call; loads, stores and atomics by function are noted."""
@@ -294,11 +289,11 @@ class _Reader(Evaluator):
             size = int(name[5:])
             return replace(values[0], bytes=size, offsets=_scaled(values[0], size))
         if name == "_at" and values:
-            return self._touch(values[0], store=False)
+            return self.access(values[0], store=False)
         if name in _LOADS and values:
-            return self._touch(values[0], store=False)
+            return self.access(values[0], store=False)
         if name in _STORES and values:
-            return self._touch(values[0], store=True)
+            return self.access(values[0], store=True)
         if name in ("min", "max") and len(values) == 2:
             return fold(values, np.minimum if name == "min" else np.maximum)
         return None

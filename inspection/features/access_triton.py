@@ -11,7 +11,6 @@ import numpy as np
 from forewarp.gpu_runner.formats.plan import LaunchPlan
 from forewarp.inspection.features.addresses import (
     SIZE,
-    Access,
     Evaluator,
     Found,
     Ints,
@@ -21,7 +20,6 @@ from forewarp.inspection.features.addresses import (
     combine,
     fold,
     is_ints,
-    made_up,
     plain,
     scalar,
 )
@@ -67,8 +65,8 @@ def _argument(text: str, names: dict[str, int], buffers: set[str]) -> Value:
 
 class _Reader(Evaluator):
     def __init__(self, names: dict[str, Value], functions: dict[str, ast.FunctionDef], found: Found) -> None:
-        super().__init__(names)
-        self._functions, self._found = functions, found
+        super().__init__(names, found)
+        self._functions = functions
         self._depth, self._left = 0, _STATEMENTS
         self._result: Value = None
 
@@ -170,7 +168,7 @@ class _Reader(Evaluator):
     def _builtin(self, name: str, args: list[Value], named: dict[str, Value]) -> Value:
         known = [plain(a) for a in args]
         if name in ("load", "store") or name.startswith("atomic_"):
-            return self._access(args, store=name != "load")
+            return self.access(args[0] if args else None, store=name != "load")
         if name == "arange" and len(known) == 2 and known[0] is not None and known[1] is not None:
             low, high = int(known[0]), int(known[1])
             return np.arange(low, high, dtype=np.int64) if 0 < high - low <= _MOST_TILE else None
@@ -190,15 +188,6 @@ class _Reader(Evaluator):
         if name in ("where",) and len(args) == 3:
             return args[1] if args[1] is not None else args[2]
         return args[0] if name in _SAME and args else None
-
-    def _access(self, args: list[Value], *, store: bool) -> Value:
-        pointer = args[0] if args else None
-        if not isinstance(pointer, Pointer):
-            self._found.blind += 1
-            return None
-        offsets = pointer.offsets
-        self._found.accesses.append(Access(offsets, pointer.bytes, store, random=pointer.random))
-        return None if store else made_up(offsets)
 
     def _block(self, name: str, args: list[Value], named: dict[str, Value]) -> Value:
         if name == "advance":

@@ -134,10 +134,22 @@ def combine(kind: type[ast.operator], left: Value, right: Value) -> Value:
 
 
 class Evaluator:
-    """Evaluator of expressions under a set of names. Each language derives from it and defines calls and subscripts."""
+    """Evaluator of expressions under a set of names. Each language derives from it and defines calls and subscripts.
 
-    def __init__(self, names: Mapping[str, Value]) -> None:
+    Accesses are noted in `found`.
+    """
+
+    def __init__(self, names: Mapping[str, Value], found: Found) -> None:
         self.names: dict[str, Value] = dict(names)
+        self.found = found
+
+    def access(self, pointer: Value, *, store: bool) -> Value:
+        """Note an access; return the made-up values that it loads from global memory."""
+        if not isinstance(pointer, Pointer):
+            self.found.blind += 1
+            return None
+        self.found.accesses.append(Access(pointer.offsets, pointer.bytes, store, pointer.shared, pointer.random))
+        return None if store or pointer.shared else made_up(pointer.offsets)
 
     def value(self, node: ast.expr | None) -> Value:
         """Return the value of an expression, None where it is not known; its accesses are noted on the way."""

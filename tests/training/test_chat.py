@@ -15,6 +15,7 @@ from contracts.forecaster_contract import TARGET, TASK, subject
 from forewarp.core.errors import ForewarpError
 from forewarp.surrogate import replies
 from forewarp.surrogate.llm import LlmForecaster
+from forewarp.surrogate.models import resolve
 from forewarp.surrogate.questions import question, system_prompt
 from forewarp.training import chat
 
@@ -45,7 +46,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[dict[str, 
 def test_the_tool_and_the_messages_are_those_that_are_sent(sent: tuple[str, list[dict[str, Any]]]) -> None:
     url, kept = sent
     with pytest.raises(ForewarpError):
-        LlmForecaster("openai:mine", base_url=url).forecast(TASK, TARGET, [subject()], [])
+        LlmForecaster(resolve("openai:mine", url)).forecast(TASK, TARGET, [subject()], [])
     request = kept[0]
     assert request["tools"] == [chat.tool()]
     assert request["tool_choice"] == "required"
