@@ -40,7 +40,7 @@ class CheckedWorkload:
     the wrong shape, or never compared.
     """
 
-    name: str
+    workload: str
     constants: Mapping[str, Constant]
     programs: int
     grid: int

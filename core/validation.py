@@ -25,6 +25,9 @@ class NullResult:
     turned_down_on: str
     passes_kernelbench: bool
 
+    def __str__(self) -> str:
+        return self.name if not self.output else f"{self.name} (output {self.output})"
+
 
 @dataclass(frozen=True, slots=True)
 class WorkloadReport:

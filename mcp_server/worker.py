@@ -15,17 +15,19 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from forewarp.core import processes
 from forewarp.core.errors import ForewarpError
+from forewarp.core.protocols import Executor
+from forewarp.core.values import Task
 from forewarp.mcp_server.spool import Spool, SpooledJob, error_of, owner, slot_name
 from forewarp.tools.measure_kernel import MeasureRequest, MeasureStage, measure_kernel
 from forewarp.tools.parts import Place
 from forewarp.tools.session import Executors
-from forewarp.tools.slots import SlotExecutors
 
 if TYPE_CHECKING:
     from forewarp.tools.search import SearchJob
@@ -33,6 +35,28 @@ if TYPE_CHECKING:
 POLL_S = 0.05
 GLANCE_S = 1.0
 """Seconds to wait for this slot's lock: a server that only looks holds it for a moment, a worker for long."""
+
+
+class SlotExecutors(Executors):
+    """The executors of one of several processes that share a place's devices, and may be ended alone.
+
+    The first process finds out how many there may be; the others are told.
+    """
+
+    def __init__(self, number: int, found: Callable[[Place, int], None]) -> None:
+        """`number` counts from 0; `found` is called with each place that is opened, and its number of devices."""
+        super().__init__()
+        self._number, self._found = number, found
+
+    def get(self, place: Place, task: Task) -> Executor:
+        """Return an executor that measures on this slot's device of the place."""
+        if self._number:
+            device = f"cuda:{self._number}" if place.device == "cuda:all" else place.device
+            return super().get(place.model_copy(update={"device": device}), task)
+        # All of them, though one is used: those that are never asked are never started.
+        executor = super().get(place, task)
+        self._found(place, executor.devices)
+        return executor
 
 
 def measure(home: Path, keep_warm_s: float, number: int) -> int:

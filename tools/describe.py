@@ -12,7 +12,15 @@ from pydantic import Field
 from forewarp.archive.pools.parquet import tasks_of
 from forewarp.core.errors import DeviceError
 from forewarp.core.languages import languages_on
-from forewarp.core.values import AskedGradients, DeviceKind, Language, Task, TensorSpec, Tolerance
+from forewarp.core.values import (
+    DEFAULT_TOLERANCES,
+    AskedGradients,
+    DeviceKind,
+    Language,
+    Task,
+    TensorSpec,
+    Tolerance,
+)
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers import cpp
 from forewarp.gpu_runner.formats import task as tasks
@@ -25,15 +33,6 @@ CPU_COMPILER_FLAGS = " ".join(cpp.FLAGS)
 """Flags that C++ kernels are compiled with."""
 
 VECTOR_SETS = ("avx2", "fma", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
-BY_TYPE = {
-    "float32": "0.0001 + 0.0001",
-    "float16": "0.01 + 0.01",
-    "bfloat16": "0.016 + 0.01",
-    "float8_e4m3fn": "0.13 + 0.03",
-    "float8_e5m2": "0.26 + 0.06",
-    "float64": "1e-07 + 1e-07",
-}
-"""Tolerances by type of the output."""
 
 
 class DeviceFacts(Part):
@@ -163,9 +162,9 @@ def _as_written(reference: str) -> str:
 
 def tolerance(own: Tolerance | None, outputs: Sequence[TensorSpec] = ()) -> str:
     """Return a task's own tolerance as words, else those of its `outputs`, or of all types where nobody knows them."""
-    held = {spec.dtype for spec in outputs}
-    by_type = [f"{amount} for {name}" for name, amount in BY_TYPE.items() if name in held or not held]
-    said = f"{own.rtol:g} + {own.atol:g}" if own else ", ".join(by_type)
+    held = {spec.dtype for spec in outputs} or DEFAULT_TOLERANCES.keys()
+    by_type = {f" for {name}": t for name, t in DEFAULT_TOLERANCES.items() if name in held}
+    said = ", ".join(f"{t.rtol:g} + {t.atol:g}{of}" for of, t in ({"": own} if own else by_type).items())
     if not said:
         return "outputs must be equal"
     return f"{said}: of each element + of the output's root mean square, against float64; integers must be equal"

@@ -31,6 +31,8 @@ def digest(value: Any, most: int | None = None) -> Any:
         case dict():
             short = {str(k): digest(v, most) for k, v in cast("dict[Any, Any]", value).items()}
             return {k: v for k, v in short.items() if v is not None and v not in ("", [], {})}
+        case object(__dataclass_fields__=names):
+            return digest({n: getattr(value, n) for n in names}, most)
         case list() | tuple():
             return [digest(v, most) for v in cast("list[Any]", value)[:most]]
         case float():

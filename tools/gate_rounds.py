@@ -6,7 +6,8 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -82,34 +83,21 @@ class TimedKernel:
         return any(found is None or found.verdict is None for found in self.shapes().values())
 
 
-class GateJournal:
-    """Rounds of a check in progress, a line of JSON each."""
+def read_rounds(journal: Path) -> Iterator[GateRound]:
+    """Yield the rounds of a check in progress, a line of JSON each; one that a kill left unfinished is passed over."""
+    for line in journal.read_bytes().splitlines() if journal.exists() else ():
+        with suppress(ValidationError):
+            yield GateRound.model_validate_json(line)
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
 
-    def read(self) -> list[GateRound]:
-        """Return the rounds; a line that a kill left unfinished is passed over."""
-        found: list[GateRound] = []
-        for line in self.path.read_bytes().splitlines() if self.path.exists() else ():
-            try:
-                found.append(GateRound.model_validate_json(line))
-            except ValidationError:
-                continue
-        return found
-
-    def add(self, done: GateRound) -> None:
-        """Keep a round; raises `UsageError` where that cannot be written."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(f"\n{done.model_dump_json()}\n")  # behind what a kill may have left of a line
-        except OSError as e:
-            raise UsageError(f"{self.path} cannot be written: {e.strerror}", hint="pass another --archive") from None
-
-    def remove(self) -> None:
-        """Forget the rounds: the check has ended, and the next one begins anew."""
-        self.path.unlink(missing_ok=True)
+def keep_round(journal: Path, done: GateRound) -> None:
+    """Add a round to the journal; raises `UsageError` where that cannot be written."""
+    try:
+        journal.parent.mkdir(parents=True, exist_ok=True)
+        with journal.open("a", encoding="utf-8") as file:
+            file.write(f"\n{done.model_dump_json()}\n")  # behind what a kill may have left of a line
+    except OSError as e:
+        raise UsageError(f"{journal} cannot be written: {e.strerror}", hint="pass another --archive") from None
 
 
 class PairedRounds:
@@ -143,16 +131,16 @@ class PairedRounds:
         pair = AlternatingExecutors(target, self.pythons, index=index)
         try:
             versions = pair.probe()
-            journal = GateJournal(self.archive.parent / "gate" / f"{self._key(target, versions)}.jsonl")
+            journal = self.archive.parent / "gate" / f"{self._key(target, versions)}.jsonl"
             over = False
-            for done in journal.read():
+            for done in read_rounds(journal):
                 over = self._take(done) or over
             with Archive(self.archive) as archive:
                 for number in range(1, ROUNDS[-1] + 1):
                     left = [k for k in self.kernels if k.is_open() and number not in k.rounds]
                     if left and number > 1:
                         pair.renew()
-                    order = random.Random(f"{journal.path.name} {number}")
+                    order = random.Random(f"{journal.name} {number}")
                     in_order = shuffled_by_task(left, lambda kernel: kernel.task.sha256, order)
                     for place, kernel in enumerate(in_order, 1):
                         self.left = over or self.spend(0, 0.0)
@@ -160,9 +148,9 @@ class PairedRounds:
                             return versions
                         self.stage(f"round {number}, {place} of {len(left)}: {kernel.name}")
                         done = _round(pair, archive, kernel, number, first=(number + order.randrange(2)) % 2)
-                        journal.add(done)
+                        keep_round(journal, done)
                         over = self._take(done)
-            journal.remove()
+            journal.unlink(missing_ok=True)  # the check has ended, and the next one begins anew
             return versions
         finally:
             pair.close()

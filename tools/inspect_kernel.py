@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from forewarp.core import serde
-from forewarp.core.checking import FAULTS
+from forewarp.core.checking import FAULTS, CheckedWorkload, Finding
 from forewarp.core.errors import CandidateError, UsageError
 from forewarp.core.inspection import Inspection, Launch
 from forewarp.core.languages import languages_on
@@ -79,34 +79,14 @@ class DefinedKernel(Part):
     reason: str = Field(description="Why it was not compiled; empty where it was.")
 
 
-class CheckedShape(Part):
-    """One shape as it was run on the CPU."""
-
-    workload: str = Field(validation_alias=AliasChoices("workload", "name"))
-    constants: dict[str, int | float | str | bool | list[int] | list[float] | list[str]]
-    programs: int
-    grid: int
-    error: float | None = Field(description="Worst error as a multiple of the tolerance; up to 1 passes.")
-    message: str
-
-
-class FoundFault(Part):
-    """One thing that a kernel does to memory."""
-
-    kind: str
-    where: str
-    message: str
-    count: int
-
-
 class CpuCheck(Part):
     """The outcome of a run without a GPU; it says nothing of speed."""
 
     how: str = Field(description="CPU-interpreted (Triton), CPU-emulated (CUDA) or CPU-sanitized (C++).")
     status: str = Field(description="ok, incorrect, unsupported or failed.")
     message: str
-    workloads: list[CheckedShape]
-    findings: list[FoundFault]
+    workloads: list[CheckedWorkload]
+    findings: list[Finding]
     faults: int = Field(description="Findings that make the kernel wrong on a GPU, whatever its outputs were here.")
     seconds: float
 

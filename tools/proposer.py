@@ -22,7 +22,7 @@ _OWN = "own"
 def make_proposer(
     executor: Executor,
     task: Task,
-    model: LanguageModel | Sequence[LanguageModel] | None,
+    models: Sequence[LanguageModel] = (),
     *,
     planner: Planner | None = None,
 ) -> Proposer:
@@ -33,7 +33,6 @@ def make_proposer(
     recorded = executor.candidates(task)
     if recorded is not None:
         return PoolProposer(recorded)
-    models = [] if model is None else list(model) if isinstance(model, Sequence) else [model]
     tunables = TunablesProposer(TunableForecaster(executor.target, executor.describe))
     if not models:
         return tunables
@@ -44,20 +43,17 @@ def make_proposer(
     return Portfolio(writers, tunables)
 
 
-def label(model: str | Sequence[str] | None, base_url: str | None, *, replaying: bool) -> str:
+def label(models: Sequence[str], base_url: str | None, *, replaying: bool) -> str:
     """Name a run's proposer so that a resumed run can make the same one again."""
-    if replaying:
-        return "pool"
-    models = "" if model is None else model if isinstance(model, str) else _AND.join(model)
-    kind = "llm" if models else "tunables"
-    return " ".join(part for part in (kind, models, base_url if models else "") if part)
+    if replaying or not models:
+        return "pool" if replaying else "tunables"
+    return " ".join(["llm", _AND.join(models), *([base_url] if base_url else [])])
 
 
-def from_label(text: str) -> tuple[str | None, str | None, bool]:
-    """Return model, base URL and whether a pool was replayed; several models are one text (see `several`)."""
+def from_label(text: str) -> tuple[list[str], str | None, bool]:
+    """Return models, base URL and whether a pool was replayed."""
     kind, *rest = text.split(" ")
-    model, base_url = (*rest, None, None)[:2]
-    return model, base_url, kind == "pool"
+    return rest[0].split(_AND) if rest else [], rest[1] if rest[1:] else None, kind == "pool"
 
 
 def own_label(name: str) -> str:
@@ -69,8 +65,3 @@ def own_name(text: str) -> str | None:
     """Return the name of a part that the caller of the run made; None where the label is of another one."""
     kind, _, name = text.partition(" ")
     return name if kind == _OWN else None
-
-
-def several(models: str | None) -> list[str]:
-    """Return the models that a label's text names."""
-    return models.split(_AND) if models else []

@@ -22,14 +22,7 @@ from forewarp.search.settings import SearchSettings
 from forewarp.tools import session as sessions
 from forewarp.tools.parts import Place
 from forewarp.tools.plan_proposal import proposing_plan
-from forewarp.tools.proposer import (
-    from_label,
-    label,
-    make_proposer,
-    own_label,
-    own_name,
-    several,
-)
+from forewarp.tools.proposer import from_label, label, make_proposer, own_label, own_name
 from forewarp.tools.requests import ResumeRequest, SearchRequest
 from forewarp.tools.run_report import SearchResult, report
 from forewarp.tools.session import Executors
@@ -248,11 +241,9 @@ def resume_search(request: ResumeRequest, own: Own = NOTHING) -> Generator[Searc
     proposes, forecasts = str(settings.get("proposer", "")), str(settings.get("forecaster") or "none")
     _check_own(row.id, "proposer", proposes, own.proposer)
     _check_own(row.id, "forecaster", forecasts, own.forecaster)
-    recorded, recorded_url, replayed = (None, None, False) if own.proposer else from_label(proposes)
+    recorded, recorded_url, replayed = ([], None, False) if own.proposer else from_label(proposes)
     kind, _, forecast_model = ("none", "", "") if own.forecaster else forecasts.partition(" ")
-    models = models_of(
-        names_of(request.model) or several(recorded), request.base_url or recorded_url, forecast_model or None
-    )
+    models = models_of(names_of(request.model) or recorded, request.base_url or recorded_url, forecast_model or None)
     with sessions.open_session(_place_of(row, request.place, replayed=replayed), row.task, own.executors) as opened:
         plans = int(settings.get("plans", 0))
         forecaster, planner = forecasting(own, models, kind, plans, opened.archive, row.task, opened.executor)

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from forewarp.core.errors import UsageError
-from forewarp.core.validation import Validator, WorkloadReport
+from forewarp.core.validation import NullResult, Validator, WorkloadReport
 from forewarp.tools import wording
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Part
 from forewarp.tools.requests import ValidateRequest
@@ -17,31 +17,13 @@ from forewarp.tools.session import Executors, closing_executors, load_task
 Soundness = Literal["sound", "random", "degenerate"]
 
 
-class Null(Part):
-    """An answer that must be turned down, put in place of one output while the others are right."""
-
-    name: str
-    output: int | None = Field(description="Position of the output that it replaces; null where it replaces all.")
-    passed: bool = Field(description="Whether every correctness case let it through, which must not be.")
-    error: float | None = Field(
-        description="Largest error on ordinary inputs as a share of the tolerance; null where it is not finite."
-    )
-    turned_down_on: str = Field(description="The first correctness case that did not let it through.")
-    passes_kernelbench: bool = Field(
-        description="Whether KernelBench's own check, allclose to the reference, lets it through on ordinary inputs."
-    )
-
-    def __str__(self) -> str:
-        return self.name if not self.output else f"{self.name} (output {self.output})"
-
-
 class WorkloadSoundness(Part):
     """One shape of the task."""
 
     name: str
     sound: bool
     oracle: str = Field(description="How expected values are made: fp64, or fp32 highest where fp64 does not run.")
-    nulls: list[Null]
+    nulls: list[NullResult]
     problems: list[str] = Field(description="What else makes the task degenerate.")
     notes: list[str] = Field(description="What is worth knowing, but no failure.")
     random: list[str] = Field(

@@ -147,7 +147,7 @@ class Checker(ABC):
     def _summary(self, judged: Sequence[WorkloadJudgement], seconds: float) -> Check:
         """Return the check that workloads make together: as bad as the worst of them."""
         worst = min(judged, key=lambda j: _ORDER.index(j.status))
-        message = f"{worst.workload.name}: {worst.workload.message}" if worst.status != "ok" else ""
+        message = f"{worst.workload.workload}: {worst.workload.message}" if worst.status != "ok" else ""
         findings = merged([f for j in judged for f in j.findings])
         return Check(self.job.how, worst.status, tuple(j.workload for j in judged), findings, seconds, message)
 

@@ -10,12 +10,11 @@ import pytest
 from rich.console import Console
 
 from forewarp.cli.main import main
+from forewarp.core.checking import CheckedWorkload, Finding
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.report import documents, inspect_tables
 from forewarp.tools.inspect_kernel import (
-    CheckedShape,
     CpuCheck,
-    FoundFault,
     InspectResult,
     KernelInspection,
     LaunchFacts,
@@ -55,8 +54,8 @@ CHECK = CpuCheck(
     how="CPU-interpreted",
     status="incorrect",
     message="the outputs differ",
-    workloads=[CheckedShape(workload="wide", constants={"ROWS": 37}, programs=37, grid=37, error=12.5, message="")],
-    findings=[FoundFault(kind="out of bounds", where="softmax, line 12", message="reads past x", count=4)],
+    workloads=[CheckedWorkload("wide", {"ROWS": 37}, programs=37, grid=37, error=12.5)],
+    findings=[Finding("out of bounds", "softmax, line 12", "reads past x", 4)],
     faults=1,
     seconds=1.0,
 )

@@ -13,7 +13,7 @@ from forewarp.core.values import Build, Measurement, Status
 from forewarp.gpu_runner.devices import detect_cpu
 from forewarp.gpu_runner.executors.alternating import PairedMeasurement
 from forewarp.tools import gate_rounds
-from forewarp.tools.gate_rounds import GateJournal, GateRound, TimedKernel
+from forewarp.tools.gate_rounds import GateRound, TimedKernel, keep_round, read_rounds
 
 
 def measured(status: Status, **fields: Any) -> Measurement:
@@ -92,14 +92,12 @@ def test_one_round_gives_no_interval() -> None:
 
 
 def test_the_journal_outlives_a_kill(tmp_path: Path) -> None:
-    journal = GateJournal(tmp_path / "gate" / "one.jsonl")
-    assert journal.read() == []
+    journal = tmp_path / "gate" / "one.jsonl"
+    assert list(read_rounds(journal)) == []
     first, second = (GateRound(kernel="k", round=n, log_ratios={"only": 0.5}) for n in (1, 2))
-    journal.add(first)
-    with journal.path.open("a") as file:
+    keep_round(journal, first)
+    with journal.open("a") as file:
         file.write('{"kernel":"k","rou')
-    assert journal.read() == [first]
-    journal.add(second)
-    assert journal.read() == [first, second]
-    journal.remove()
-    assert journal.read() == []
+    assert list(read_rounds(journal)) == [first]
+    keep_round(journal, second)
+    assert list(read_rounds(journal)) == [first, second]

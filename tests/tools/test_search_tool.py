@@ -173,13 +173,13 @@ def test_a_compiler_that_fails_ends_only_what_has_no_other_way(recorded: Recorde
 
 
 @pytest.mark.parametrize(
-    ("model", "base_url", "replaying"),
-    [(None, None, False), (None, None, True), ("openai:m", None, False), ("openai:m", "http://h:1/v1", False)],
+    ("models", "base_url", "replaying"),
+    [([], None, False), ([], None, True), (["openai:m"], None, False), (["openai:m"], "http://h:1/v1", False)],
 )
 def test_a_label_tells_how_to_make_the_proposer_again(
-    model: str | None, base_url: str | None, *, replaying: bool
+    models: list[str], base_url: str | None, *, replaying: bool
 ) -> None:
-    assert from_label(label(model, base_url, replaying=replaying)) == (model, base_url, replaying)
+    assert from_label(label(models, base_url, replaying=replaying)) == (models, base_url, replaying)
 
 
 class Synthetic(Executors):
