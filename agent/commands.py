@@ -29,7 +29,7 @@ from forewarp.core.untrusted_text import clip
 from forewarp.prompts.render import fenced
 from forewarp.tools.parts import Amounts, Kernel, Place, shown
 from forewarp.tools.requests import LOCK_NAME
-from forewarp.tools.wording import chance, counted, spread
+from forewarp.tools.wording import chance, counted, dollars, spread
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model
@@ -513,12 +513,12 @@ class SlashCommands:
 
         s, caps = self._conversation.spent, self._settings.budget
         tokens = f"{s.input_tokens + s.output_tokens:,} ({s.input_tokens:,} + {s.output_tokens:,})"
-        dollars = "unknown" if s.dollars is None else f"${s.dollars:.4f}"
+        price = "unknown" if s.dollars is None else dollars(s.dollars)
         rows = [
             ("measurements", s.measurements, shown_cap(caps.measurements, "{:d}")),
             ("device", f"{s.device_s:.1f} s", shown_cap(caps.device_s, "{:g} s")),
             ("tokens", tokens, shown_cap(caps.tokens, "{:,}")),
-            ("dollars", dollars, shown_cap(caps.dollars, "${:g}")),
+            ("dollars", price, shown_cap(caps.dollars, "${:g}")),
             ("steps of a turn", "–", shown_cap(self._settings.steps, "{:,}")),
             ("tokens of a turn", "–", shown_cap(self._settings.turn_tokens, "{:,}")),
             ("context", f"{s.context_tokens:,} tokens", f"summarised at {self._conversation.room:,}"),

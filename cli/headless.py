@@ -20,7 +20,7 @@ from forewarp.cli import exits, printing
 from forewarp.core.untrusted_text import UNREADABLE, one_line
 from forewarp.tools import signals
 from forewarp.tools.steps import CandidateMeasured
-from forewarp.tools.wording import spread
+from forewarp.tools.wording import dollars, spread
 
 if TYPE_CHECKING:
     from forewarp.agent.base import BaseConversation
@@ -177,7 +177,7 @@ def document(
 
     last = seen[-1] if seen else events.Answered("")
     answers = [e for e in seen if isinstance(e, events.Answered)]
-    dollars = [a.dollars for a in answers]
+    prices = [a.dollars for a in answers]
     failure, ending = None, "Nothing was said."
     if isinstance(last, events.Failed):
         failure = Failure(code=last.code, message=last.message, hint=_in_flags(last.hint), retryable=last.retryable)
@@ -196,7 +196,7 @@ def document(
         replay=replay,
         input_tokens=sum(a.input_tokens for a in answers),
         output_tokens=sum(a.output_tokens for a in answers),
-        dollars=None if None in dollars else sum(d for d in dollars if d is not None),
+        dollars=None if None in prices else sum(p for p in prices if p is not None),
         seconds=seconds,
         budget=BudgetUse(
             spent=Amounts(
@@ -278,7 +278,7 @@ def _shortly(arguments: Mapping[str, Any]) -> str:
 
 
 def _paid(answered: events.Answered) -> str:
-    price = "price unknown" if answered.dollars is None else f"${answered.dollars:.4f}"
+    price = "price unknown" if answered.dollars is None else dollars(answered.dollars)
     return f"{answered.input_tokens} + {answered.output_tokens} tokens, {price}"
 
 

@@ -80,10 +80,11 @@ GROUPS = {
 _ABOUT = ("-h", "--help", "--version")
 
 
-def build_app(*, about: bool = False) -> App:
+def build_app(given: Sequence[str] = ()) -> App:
     """Return the command line with every verb, none of them imported yet.
 
-    With `about`, what runs without a verb is part of it, so that --help shows its options.
+    The verb that is given is described by its docstring, which says more than its line in the list of all. Where help
+    is asked for without a verb, the options of what runs without one are part of it.
     """
     app = App(
         name="forewarp",
@@ -94,13 +95,15 @@ def build_app(*, about: bool = False) -> App:
         suppress_keyboard_interrupt=False,
     )
     for place, (verb, (module, text)) in enumerate(VERBS.items()):
-        app.command(f"forewarp.cli.{module}:{verb}", name=verb, help=text, sort_key=place)
+        shown = None if [verb] == [*given[:1]] else text
+        app.command(f"forewarp.cli.{module}:{verb}", name=verb, help=shown, sort_key=place)
     for place, (group, (about_group, verbs)) in enumerate(GROUPS.items(), len(VERBS)):
         both = App(name=group, help=about_group, sort_key=place)
         for second, (verb, (function, text)) in enumerate(verbs.items()):
-            both.command(f"forewarp.cli.{function}", name=verb, help=text, sort_key=second)
+            shown = None if [group, verb] == [*given[:2]] else text
+            both.command(f"forewarp.cli.{function}", name=verb, help=shown, sort_key=second)
         app.command(both)
-    if about:
+    if given and given[0] in _ABOUT:
         from forewarp.cli.chat import chat
 
         app.default(chat)
@@ -117,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: list[str]) -> int:
-    app = build_app(about=given[0] in _ABOUT)
+    app = build_app(given)
     try:
         return exits.code(app(given, exit_on_error=False, print_error=False, result_action="return_value"))
     except CycloptsError as e:

@@ -19,7 +19,7 @@ from forewarp.agent.tui.printable import TextPart, assemble, styled
 from forewarp.core.untrusted_text import clip
 from forewarp.tools.parts import shown
 from forewarp.tools.steps import CandidateMeasured
-from forewarp.tools.wording import counted
+from forewarp.tools.wording import counted, dollars
 
 SHOWN_LINES = 8
 """Lines of a long message, and rows of measured candidates, that are shown at once."""
@@ -352,7 +352,7 @@ class Items:
 
 def _cost(a: events.Answered) -> str:
     """Return time, tokens and price of a turn."""
-    price = "price unknown" if a.dollars is None else wording.dollars(a.dollars)
+    price = "price unknown" if a.dollars is None else dollars(a.dollars)
     tokens = f"{wording.amount(a.input_tokens)} in, {wording.amount(a.output_tokens)} out"
     return f"{wording.seconds(a.seconds)} · {tokens} · {price}"
 

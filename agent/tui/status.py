@@ -14,6 +14,7 @@ from forewarp.agent.settings import Settings
 from forewarp.agent.tui import wording
 from forewarp.agent.tui.items import Items, LineItem, MarkdownItem, ThoughtItem
 from forewarp.agent.tui.printable import TextPart, assemble
+from forewarp.tools.wording import dollars
 
 SEPARATOR = " · "
 _NEEDED = 1
@@ -107,7 +108,7 @@ def parts(settings: Settings, spent: Spent, room: int, device: str = "") -> list
     seconds += f" of {wording.seconds(cap.device_s)}" if cap.device_s is not None else ""
     used = spent.input_tokens + spent.output_tokens
     tokens = wording.amount(used) + (f"/{wording.amount(cap.tokens)}" if cap.tokens is not None else "")
-    price = "price unknown" if spent.dollars is None else wording.dollars(spent.dollars)
+    price = "price unknown" if spent.dollars is None else dollars(spent.dollars)
     price += f"/{cap.dollars:.2f}" if cap.dollars is not None and spent.dollars is not None else ""
     return [
         (3, device or settings.place.device),

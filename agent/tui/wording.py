@@ -45,11 +45,6 @@ def amount(n: int) -> str:
     return f"{n / 1000:.1f}k" if n < 99_950 else f"{n / 1000:.0f}k" if n < 999_500 else f"{n / 1e6:.1f}M"
 
 
-def dollars(d: float) -> str:
-    """Return a price; fractions of a cent only where there is no more than that."""
-    return f"${d:.2f}" if d >= 0.1 or d == 0 else f"${d:.4f}"
-
-
 def cut(text: str, most: int) -> str:
     """Return the text without line ends, cut to `most` characters."""
     flat = " ".join(text.split())

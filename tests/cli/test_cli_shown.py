@@ -272,3 +272,8 @@ def test_help_has_no_line_ends_of_the_source_in_it(
     monkeypatch.setenv("COLUMNS", "300")
     assert main(["chat", "--help"]) == exits.OK
     assert "(one event per line, the document last)" in capsys.readouterr().out
+
+
+def test_the_help_of_a_verb_is_its_docstring_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gate", "check", "--help"]) == exits.OK
+    assert "75 where one is too noisy or left" in capsys.readouterr().out
