@@ -477,7 +477,7 @@ def _answer_of(task: Task, reply: Reply, limit_s: float, late: str = "") -> dict
         raise verdicts.short_of_memory(failed.error)
     else:
         failed = replace(failed, log=failed.log or reply.log)
-    why, hint = f"{failed.error}\n{failed.log}".strip(), failed.hint or "run the file under Python first"
+    why, hint = f"{failed.error}\n{failed.log}".strip(), failed.hint or _run_alone(task)
     hint = late if late and reply.timed_out else hint
     if "/multiprocessing/" in why:
         hint = "a task's code has no memory to share with processes of its own: have it do without them"
@@ -488,6 +488,13 @@ def _answer_of(task: Task, reply: Reply, limit_s: float, late: str = "") -> dict
             f"({READABLE}=. is the folder you are in)"
         )
     raise TaskError(f"the reference of {task.name} cannot be {failed.doing}: {why}", hint=hint)
+
+
+def _run_alone(task: Task) -> str:
+    """Return the advice to try a reference outside of forewarp, with the sizes that it fails with."""
+    sizes = next((w.constants for listed in task.workloads.values() for w in listed if w.constants), {})
+    chosen = ", ".join(f"{name} = {value!r}" for name, value in sizes.items())
+    return f"run the file under Python first{f', with {chosen}' if chosen else ''}"
 
 
 def _parse_module(candidate: Candidate) -> Build:

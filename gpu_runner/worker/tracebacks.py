@@ -8,6 +8,8 @@ import traceback
 from pathlib import Path
 
 _OWN = f"{Path(__file__).parents[2]}{os.sep}"
+_HOOKS = ("__torch_function__", "__torch_dispatch__")
+"""Functions by which forewarp watches operations: they stand between a module's line and torch's error."""
 
 
 def first_line(error: BaseException) -> str:
@@ -30,5 +32,9 @@ def format_error(error: BaseException, calls: int) -> str:
 
     An error that was merely being handled when it was raised is left out: torch's operators raise so as a rule.
     """
-    lines = traceback.format_exception(error, limit=-calls, chain=error.__cause__ is not None)
-    return "".join(lines).replace(_OWN, "forewarp/")
+    found = traceback.TracebackException.from_exception(error)
+    one: traceback.TracebackException | None = found
+    while one is not None:
+        frames = [frame for frame in one.stack if frame.name not in _HOOKS]
+        one.stack, one = traceback.StackSummary.from_list(frames[-calls:]), one.__cause__
+    return "".join(found.format(chain=error.__cause__ is not None)).replace(_OWN, "forewarp/")

@@ -37,3 +37,17 @@ def test_an_ending_is_told_also_by_a_signal_without_a_name() -> None:
         nameless,
         "ended in a way that is not known",
     ]
+
+
+def test_hooks_that_watch_operations_are_left_out() -> None:
+    class Watching:
+        def __torch_dispatch__(self) -> None:
+            raise ValueError("too small")
+
+    try:
+        Watching().__torch_dispatch__()
+    except ValueError as e:
+        text = format_error(e, 6)
+    assert "in __torch_dispatch__" not in text
+    assert "in test_hooks_that_watch" in text
+    assert text.endswith("ValueError: too small\n")
