@@ -110,6 +110,12 @@ def drop_in(archive: Archive, run_id: str) -> DropIn | None:
     return DropIn(text=text, evidence=evidence.model_copy(update=update))
 
 
+def package_name(task: str) -> str:
+    """Return a task's name as that of a package: "softmax" for "23_Softmax", a problem of KernelBench."""
+    name = re.sub(r"^\d+_+", "", re.sub(r"\W+", "_", task).strip("_").lower())
+    return f"op_{name}" if name[:1].isdigit() else name
+
+
 def export_kernel(request: ExportKernelRequest) -> ExportResult:
     """Write a run's winner, or a kernel that was measured, as a module, a package or a file for vLLM.
 
@@ -127,7 +133,7 @@ def export_kernel(request: ExportKernelRequest) -> ExportResult:
     if backward is not None and request.format != "package":
         raise UsageError("only a package takes a kernel of gradients", hint="--format package")
     _check_shapes(winning)
-    name = request.name or re.sub(r"\W+", "_", winning.task.name).strip("_").lower()
+    name = request.name or package_name(winning.task.name)
     words, facts = _in_words(evidence), model_json(evidence, indent=2) + "\n"
     match request.format:
         case "package":

@@ -21,6 +21,7 @@ from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.worker.signatures import describe_job
+from forewarp.tools.export import package_name
 
 H200 = devices.known_targets()["h200"]
 SMALL = {"cpu": (Workload("small", {"ROWS": 8, "COLS": 64}), Workload("odd", {"ROWS": 13, "COLS": 97}))}
@@ -281,3 +282,11 @@ def test_a_triton_kernel_may_have_the_name_of_the_op(tmp_path: Path, monkeypatch
         "torch.testing.assert_close(softmax(x), torch.softmax(x, -1))\nprint(op._GUARD.calls)\n"
     )
     assert run(["check"], tmp_path, project / "src", tmp_path) == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [("softmax", "softmax"), ("23_Softmax", "softmax"), ("10_3D-tensor", "op_3d_tensor"), ("7", "op_7")],
+)
+def test_a_package_is_called_as_its_task_but_for_numbers_in_front(task: str, name: str) -> None:
+    assert package_name(task) == name
