@@ -109,7 +109,8 @@ def test_other_tunables_are_a_difference() -> None:
     made = Candidates()
     made.apply(forecast(1))
     made.apply(replace(forecast(2), source=row(made, 1).forecast.source))
-    assert [line for line in markdown.difference(row(made, 2), row(made, 1)).splitlines() if line[0] in "+-"] == [
+    lines = markdown.candidate_difference(row(made, 2), row(made, 1)).splitlines()
+    assert [line for line in lines if line[0] in "+-"] == [
         "--- #1",
         "+++ #2",
         "-BLOCK = 128",
