@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 import threading
 from functools import lru_cache
@@ -31,8 +32,11 @@ def import_file(path: Path, name: str, *, register: bool = False) -> ModuleType:
 
 
 def literal(text: str) -> str:
-    """Return a string literal that reads as the text does where that can be."""
-    return repr(text) if "'''" in text or "\\" in text or text.endswith("'") else f"'''\\\n{text}'''"
+    """Return a string literal, of several lines one that reads as the text does but for backslashes and quotes."""
+    if "\n" in text and re.sub("[\n\t]", "", text).isprintable():
+        quoted = re.sub(r"'{3,}|'\Z", lambda found: "\\'" * len(found[0]), text.replace("\\", "\\\\"))
+        return f"'''\\\n{quoted}'''"
+    return repr(text)
 
 
 def write_whole(path: Path, content: str | bytes, mode: int | None = None) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core.errors import CandidateError
-from forewarp.core.files import template
+from forewarp.core.files import literal, template
 from forewarp.core.values import DEVICE_ONLY, Candidate, Constant, Signature, Target, Task
 from forewarp.export import drop_in
 from forewarp.export.bake import bake
@@ -201,17 +201,15 @@ def filled(text: str, values: Mapping[str, Any]) -> str:
         if isinstance(target, ast.Name) and target.id in values:
             value = values[target.id]
             lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or 0) - node.lineno + 1)
-            lines[node.lineno - 1] = f"{target.id} = {_literal(value) if isinstance(value, str) else repr(value)}"
+            lines[node.lineno - 1] = f"{target.id} = {_written(value)}"
     return "\n".join(lines) + "\n"
 
 
-def _literal(text: str) -> str:
-    """Return a string literal that reads as the text does where that can be; an expression as it is."""
-    if isinstance(text, Expression):
-        return str(text)
-    if "\n" not in text or '"""' in text or "\\" in text or not text.endswith("\n"):
-        return repr(text)
-    return f'"""\\\n{text}"""'
+def _written(value: Any) -> str:
+    """Return a value as a module's text has it; an expression as it is."""
+    if isinstance(value, str) and not isinstance(value, Expression):
+        return literal(value)
+    return str(value) if isinstance(value, Expression) else repr(value)
 
 
 def _case(
