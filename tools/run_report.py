@@ -11,9 +11,8 @@ from pydantic import Field
 from forewarp.archive.rows import CandidateRow, DecisionRow, EventRow, MeasurementRow, RunRow, RunStatus
 from forewarp.archive.store import Archive
 from forewarp.core.errors import UsageError
-from forewarp.core.roofline import bound, floor_s
 from forewarp.core.untrusted_text import clip, first_error
-from forewarp.core.values import UNTRUSTED, Action, Status, Verdict
+from forewarp.core.values import UNTRUSTED, Action, Signature, Status, Verdict
 from forewarp.export.bake import bake
 from forewarp.search import lease
 from forewarp.search.account import AccountLine
@@ -198,20 +197,6 @@ class SearchResult(Part):
 
 
 @dataclass(frozen=True, slots=True)
-class ShapeWork:
-    """Bytes and operations that a shape of a task needs at least, and the least time by the roofline.
-
-    `bound` is what decides that: memory or arithmetic. What is not known is None.
-    """
-
-    workload: str
-    bytes_moved: int
-    flops: float | None
-    floor_us: float | None
-    bound: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class RunRecord:
     """All that the archive holds of a run, for its charts and tables."""
 
@@ -220,7 +205,7 @@ class RunRecord:
     decisions: Sequence[DecisionRow]
     measurements: Sequence[MeasurementRow]
     events: Sequence[EventRow]
-    shapes: Sequence[ShapeWork]
+    signatures: Sequence[Signature]
 
     @staticmethod
     def read(archive: Archive, run_id: str) -> RunRecord:
@@ -232,12 +217,7 @@ class RunRecord:
             archive.decisions(run.id),
             [m for m in archive.measurements(run=run.id) if m.purpose != "direct"],
             archive.events(run.id),
-            [
-                ShapeWork(
-                    s.workload, s.bytes_moved, s.flops, floor_s(s, run.target) * 1e6 or None, bound(s, run.target)
-                )
-                for s in archive.signatures(run.task.sha256, run.target.name)
-            ],
+            archive.signatures(run.task.sha256, run.target.name),
         )
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from statistics import geometric_mean, median
 from typing import TYPE_CHECKING
 
+from forewarp.core.roofline import bound, floor_s
 from forewarp.report.html.blocks import PageBlock, TableCell, number, table
 from forewarp.report.html.chart import ChartFigure, PlotArea, log_axis, rate, short
 
 if TYPE_CHECKING:
-    from forewarp.core.values import Target
-    from forewarp.tools.run_report import RunRecord, ShapeWork
+    from forewarp.core.values import Signature, Target
+    from forewarp.tools.run_report import RunRecord
 
 MOST_POINTS = 400
 
@@ -29,9 +30,14 @@ class RoofPoint:
 
 @dataclass(frozen=True, slots=True)
 class RooflineShape:
-    """One shape of the task: its work, the reference's median time over the run, and the candidates timed on it."""
+    """One shape of the task: its work, the reference's median time over the run, and the candidates timed on it.
 
-    work: ShapeWork
+    `floor_us` is the least time by the device's roofline, None where its rates are not known; `bound` what decides it.
+    """
+
+    work: Signature
+    floor_us: float | None
+    bound: str | None
     reference_us: float
     points: Sequence[RoofPoint]
 
@@ -43,7 +49,7 @@ class RooflineShape:
     @property
     def roof_share(self) -> float | None:
         """Share of the roofline that the winner reaches."""
-        return self.work.floor_us / self.winner_us if self.work.floor_us and self.winner_us else None
+        return self.floor_us / self.winner_us if self.floor_us and self.winner_us else None
 
     def flops_per_s(self, micros: float) -> float:
         """Return the counted operations a second of a kernel that takes so long."""
@@ -63,19 +69,20 @@ class Roofline:
         measured = [(r.candidate, r.measurement) for r in record.candidates if r.measurement and r.measurement.trusted]
         measured.sort(key=lambda pair: (pair[0].sha256 != winner, -(pair[1].speedup or 0.0)))
         timed = [(c, w) for c, m in measured for w in m.workloads if w.candidate_median_s > 0][:MOST_POINTS]
-        shapes: list[RooflineShape] = []
-        for work in record.shapes:
+        shapes, target = list[RooflineShape](), record.run.target
+        for work in record.signatures:
             reference = [w.anchor_median_s for _, m in measured for w in m.workloads if w.workload == work.workload]
             own = [(c, w) for c, w in timed if w.workload == work.workload]
             points = [RoofPoint(c.short, w.candidate_median_s * 1e6, c.sha256 == winner) for c, w in own]
             if known := [s for s in reference if s > 0]:
-                shapes.append(RooflineShape(work, median(known) * 1e6, points))
-        return Roofline(record.run.target, shapes) if shapes else None
+                floor_us = floor_s(work, target) * 1e6 or None
+                shapes.append(RooflineShape(work, floor_us, bound(work, target), median(known) * 1e6, points))
+        return Roofline(target, shapes) if shapes else None
 
     @property
     def floor_speedup(self) -> float | None:
         """Speed-up at which every shape takes no longer than its floor, geometric mean; None if a floor is unknown."""
-        ratios = [s.reference_us / s.work.floor_us for s in self.shapes if s.work.floor_us]
+        ratios = [s.reference_us / s.floor_us for s in self.shapes if s.floor_us]
         return geometric_mean(ratios) if len(ratios) == len(self.shapes) else None
 
     @property
@@ -103,8 +110,8 @@ class Roofline:
                 "shape": lambda s: s.work.workload,
                 "MB at least": lambda s: s.work.bytes_moved / 1e6,
                 "operations": lambda s: TableCell(short(s.work.flops) if s.work.flops else "", "n"),
-                "floor µs": lambda s: s.work.floor_us,
-                "bound": lambda s: s.work.bound or "",
+                "floor µs": lambda s: s.floor_us,
+                "bound": lambda s: s.bound or "",
                 "reference µs": lambda s: s.reference_us,
                 "winner µs": lambda s: s.winner_us,
                 "winner's share of the roof": lambda s: number(s.roof_share, ".0%"),

@@ -137,10 +137,10 @@ def test_the_roofline_is_the_floor_over_the_reference(archive: Archive) -> None:
     assert roof is not None
     # 128 MiB at 4.8 TB/s, less the 60 MiB of outputs that may stay in the cache; flops decide nothing here.
     floor = ((2 * 4096 * 4096 * 4) - (60 << 20)) / 4.8e12 * 1e6
-    assert roof.shapes[0].work.floor_us == pytest.approx(floor)
+    assert roof.shapes[0].floor_us == pytest.approx(floor)
     assert roof.shapes[0].reference_us == pytest.approx(400)
     wide = roof.shapes[1]
-    assert roof.floor_speedup == pytest.approx(((400 / floor) * (wide.reference_us / (wide.work.floor_us or 1))) ** 0.5)
+    assert roof.floor_speedup == pytest.approx(((400 / floor) * (wide.reference_us / (wide.floor_us or 1))) ** 0.5)
     assert result.best is not None
     assert {p.kernel for s in roof.shapes for p in s.points if p.winner} == {result.best.kernel.short}
 
