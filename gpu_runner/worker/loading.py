@@ -13,8 +13,13 @@ from forewarp.gpu_runner.worker.requests import TaskJob
 
 def load_problem(job: TaskJob, workload: Workload, weight_seed: int) -> Problem:
     """Load the reference of a job's task; where the job has `signatures`, with what the one of the workload says."""
+    task = job.task
     try:
-        loaded = _load(job, workload, weight_seed)
+        if task.format == "kernelbench":
+            loaded = Problem.load(task.reference, workload, weight_seed, task.mode)
+            loaded = replace(loaded, gradients=task.gradients)
+        else:
+            loaded = kernelbot.load(task.reference, task.files, workload, weight_seed, job.device)
     except ModuleNotFoundError as e:
         if e.name is None:  # a package's own words, such as of a module of its own
             raise ReferenceFailed(f"what the reference imports cannot be: {e}") from e
@@ -26,11 +31,3 @@ def load_problem(job: TaskJob, workload: Workload, weight_seed: int) -> Problem:
     if known is None:
         return loaded
     return replace(loaded, state=known.state, random=known.random, outputs=known.outputs, backward=known.backward)
-
-
-def _load(job: TaskJob, workload: Workload, weight_seed: int) -> Problem:
-    task = job.task
-    if task.format == "kernelbench":
-        loaded = Problem.load(task.reference, workload, weight_seed, task.mode)
-        return replace(loaded, gradients=task.gradients)
-    return kernelbot.load(task.reference, task.files, workload, weight_seed, job.device)

@@ -25,7 +25,7 @@ from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
 
 MOSTLY = 0.5
 """Share of elements above which it is worth a note that they never change."""
-FP8_BITS, TF32_BITS = 3, 10
+FP8_BITS = 3
 """Bits of mantissa, without the leading one."""
 
 
@@ -429,7 +429,7 @@ def _through(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor | None
 
 
 COARSE: dict[str, Callable[[torch.Tensor], torch.Tensor | None]] = {
-    "in TF32": lambda t: rounded(t, TF32_BITS) if t.dtype == torch.float32 else None,
+    "in TF32": lambda t: operations.as_tf32(t) if t.dtype == torch.float32 else None,
     "in fp16": _through(torch.float16),
     "in bf16": _through(torch.bfloat16),
     "in fp8": lambda t: rounded(t, FP8_BITS) if t.dtype in (torch.float16, torch.bfloat16) else None,
