@@ -19,6 +19,7 @@ from forewarp.gpu_runner.compilers import cpp, nvcc
 from forewarp.gpu_runner.compilers.nvrtc import device_text, exact_architecture
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.formats.plan import ResolvedLaunch, ResolvedPlan
+from forewarp.gpu_runner.formats.python_text import bindings, replaced
 
 _PARTS = Path(drop_in.__file__).parent
 # What is not a type of its own to Triton's run time: whole numbers that fit 32 bits, and all floats, are narrow there.
@@ -146,16 +147,8 @@ def _kernel(candidate: Candidate, resolved: Sequence[tuple[ExportedShape, Resolv
                 for name, a in zip(names, launch.args, strict=True)
                 if a.kind in _WIDE
             }
-    lines = source.encode().splitlines(keepends=True)
-    places = [
-        (a.end_lineno or 0, a.end_col_offset or 0, wide[f.name, a.arg])
-        for f, a in _arguments(source)
-        if (f.name, a.arg) in wide and a.annotation is None
-    ]
-    for line, column, annotation in sorted(places, reverse=True):
-        text = lines[line - 1]
-        lines[line - 1] = text[:column] + f": {annotation}".encode() + text[column:]
-    return b"".join(lines).decode()
+    plain = [(a, (f.name, a.arg)) for f, a in _arguments(source) if a.annotation is None]
+    return replaced(source, [(a, f"{a.arg}: {wide[name]}") for a, name in plain if name in wide])
 
 
 def _arguments(source: str) -> list[tuple[ast.FunctionDef, ast.arg]]:
@@ -322,25 +315,9 @@ def check_names(texts: Mapping[str, str]) -> None:
     """Raise `CandidateError` where two parts mean different things by one name."""
     known: dict[str, tuple[str, str]] = {}
     for place, text in texts.items():
-        for name, meaning in _bindings(text).items():
+        for name, meaning in bindings(text).items():
             other, before = known.setdefault(name, (place, meaning))
             if other != place and meaning != before:
                 raise CandidateError(
                     f"{other} and {place} both define {name!r}", hint="rename it in the kernel, or pass another --name"
                 )
-
-
-def _bindings(text: str) -> dict[str, str]:
-    """Return the names that a text defines at its top level, each with what it means there."""
-    found: dict[str, str] = {}
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.Import):
-            found |= {a.asname or a.name.partition(".")[0]: a.name if a.asname else "." for a in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names if a.name != "*"}
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found[node.name] = ast.dump(node)
-        else:
-            stored = (n for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-            found |= {n.id: ast.dump(node) for n in stored}
-    return found

@@ -20,6 +20,7 @@ from forewarp.core.languages import C_SUFFIXES
 from forewarp.core.values import Target
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import candidate as candidates
+from forewarp.gpu_runner.formats.python_text import replaced
 from forewarp.inspection.tracing.files.loading import readable_beside
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools import sources
@@ -277,25 +278,15 @@ def command(request: TuneRequest) -> str:
 
 def patch(name: str, source: str, tuned: Sequence[Tuned]) -> str:
     """Return the change that leaves each kernel its best configurations, as a unified diff; "" where none is found."""
-    lines = source.splitlines(keepends=True)
-    changed = list(lines)
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return ""
-    for function in reversed([n for n in tree.body if isinstance(n, ast.FunctionDef)]):
+    changes: list[tuple[ast.expr, str]] = []
+    for function in (n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef)):
         best = [t for t in tuned if t.observed.space.kernel == function.name]
         listed = _listed(function)
-        if not best or listed is None or listed.end_lineno is None or listed.end_col_offset is None:
-            continue
-        if any(map(_hooked, best)):
-            continue
-        chosen = dict.fromkeys(_written(t.observed.space.configurations[t.best.place]) for t in best)
-        first, last = listed.lineno - 1, listed.end_lineno - 1
-        before = changed[first].encode()[: listed.col_offset].decode()
-        after = changed[last].encode()[listed.end_col_offset :].decode()
-        changed[first : last + 1] = [f"{before}[{', '.join(chosen)}]{after}"]
-    return "".join(difflib.unified_diff(lines, changed, f"a/{name}", f"b/{name}"))
+        if best and listed is not None and not any(map(_hooked, best)):
+            chosen = dict.fromkeys(_written(t.observed.space.configurations[t.best.place]) for t in best)
+            changes.append((listed, f"[{', '.join(chosen)}]"))
+    before, after = (text.splitlines(keepends=True) for text in (source, replaced(source, changes)))
+    return "".join(difflib.unified_diff(before, after, f"a/{name}", f"b/{name}"))
 
 
 def _listed(function: ast.FunctionDef) -> ast.expr | None:

@@ -15,6 +15,7 @@ from forewarp.core.errors import CandidateError, did_you_mean
 from forewarp.core.languages import C_SUFFIXES
 from forewarp.core.values import Candidate, Language
 from forewarp.gpu_runner.formats import plan
+from forewarp.gpu_runner.formats.python_text import replaced
 
 MAX_SOURCE_BYTES = 1_000_000
 
@@ -80,12 +81,9 @@ def with_chosen(candidate: Candidate) -> Candidate:
     """
     if candidate.language != "python" or not candidate.tunables:
         return candidate
-    lines = candidate.source.encode().splitlines(keepends=True)
     found = _constants(candidate.source, set(candidate.tunables))
-    for name, node in sorted(found.items(), key=lambda item: -item[1].col_offset):  # several may be in one line
-        line, end = lines[node.lineno - 1], node.end_col_offset
-        lines[node.lineno - 1] = line[: node.col_offset] + str(candidate.tunables[name]).encode() + line[end:]
-    return Candidate(b"".join(lines).decode(), "python")
+    chosen = [(node, str(candidate.tunables[name])) for name, node in found.items()]
+    return Candidate(replaced(candidate.source, chosen), "python")
 
 
 def _constants(source: str, names: set[str]) -> dict[str, ast.expr]:

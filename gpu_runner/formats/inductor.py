@@ -16,6 +16,7 @@ from forewarp.core.errors import CandidateError
 from forewarp.core.files import template
 from forewarp.core.values import Candidate, Constant, DeviceKind
 from forewarp.gpu_runner.formats import candidate as candidates
+from forewarp.gpu_runner.formats.python_text import bindings, replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def _module(
 
     Raises `Unfit` where the reference has names of tunables.
     """
-    if taken := sorted(tunables.keys() & _bound(reference).keys()):
+    if taken := sorted(tunables.keys() & bindings(reference).keys()):
         raise Unfit(f"the reference defines {', '.join(taken)}, which is to be a tunable")
     table = "".join(f"{name} = {list(choices)}\n" for name, choices in tunables.items())
     constants = "".join(f"{name} = {choices[0]}\n" for name, choices in tunables.items())
@@ -245,12 +246,7 @@ def _open_kernels(code: str, function: str, opened: Callable[[str, str], str]) -
 
     `opened` gets a kernel's text and its name. Texts that it changes are put through `_chosen`, as the module says it.
     """
-    lines = code.splitlines(keepends=True)
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line.encode()))
-    raw = code.encode()
-    edits: list[tuple[int, int, str]] = []
+    changes: list[tuple[ast.expr, str]] = []
     for node in ast.walk(ast.parse(code)):
         match node:
             case ast.Assign(
@@ -259,43 +255,17 @@ def _open_kernels(code: str, function: str, opened: Callable[[str, str], str]) -
             ) if attr == function:
                 texts = [a for a in arguments if isinstance(a, ast.Constant) and isinstance(a.value, str)]
                 text = max(texts, key=lambda a: len(str(a.value)), default=None)
-                if text is None or text.end_lineno is None or text.end_col_offset is None:
-                    continue
-                begin = starts[text.lineno - 1] + text.col_offset
-                end = starts[text.end_lineno - 1] + text.end_col_offset
-                written = raw[begin:end].decode()
-                changed = opened(written, name)
-                if changed != written:
-                    edits.append((begin, end, f"_chosen({changed})"))
+                written = ast.get_source_segment(code, text) if text is not None else None
+                if text is not None and written is not None and (changed := opened(written, name)) != written:
+                    changes.append((text, f"_chosen({changed})"))
             case _:
                 pass
-    for begin, end, text in sorted(edits, reverse=True):
-        raw = raw[:begin] + text.encode() + raw[end:]
-    return raw.decode()
+    return replaced(code, changes)
 
 
 def _check_names(reference: str, code: str) -> None:
     """Raise `Unfit` where reference and code give one name to two things."""
-    own, theirs = _bound(reference), _bound(code)
+    own, theirs = bindings(reference), bindings(code)
     clashes = sorted(n for n in own.keys() & theirs.keys() if own[n] != theirs[n])
     if clashes:
         raise Unfit(f"the reference and Inductor's code both define {', '.join(clashes)}")
-
-
-def _bound(source: str) -> dict[str, str]:
-    """Return what a module binds at its top level: names, each with the text that says what it is."""
-    found: dict[str, str] = {}
-    for node in ast.parse(source).body:
-        match node:
-            case ast.Import(names=names):
-                found |= {a.asname or a.name.partition(".")[0]: a.name if a.asname else "module" for a in names}
-            case ast.ImportFrom(names=names, module=module):
-                found |= {a.asname or a.name: f"{module}.{a.name}" for a in names}
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                found[name] = ast.unparse(node)
-            case ast.Assign(targets=targets):
-                names = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
-                found |= dict.fromkeys(names, ast.unparse(node))
-            case _:
-                pass
-    return found
