@@ -31,7 +31,7 @@ def sources() -> str:
     """Return twelve digits that stand for forewarp's own code and prompts; the same in every copy, git or not."""
     root = Path(__file__).parents[1] / "src" / "forewarp"
     files = [f for room in root.iterdir() for f in ([room] if room.is_file() else room.rglob("*"))]
-    files = [f for f in files if f.suffix in {".py", ".md", ".j2"}]
+    files = [f for f in files if f.suffix in {".py", ".md", ".j2", ".json", ".npz"}]
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(f"{file.relative_to(root)}\n".encode() + file.read_bytes())
