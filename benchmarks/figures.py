@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import marked
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 Row = tuple[str, ...]
@@ -1135,12 +1137,7 @@ def table(name: str) -> str:
 
 def filled(text: str) -> str:
     """Return a document with each table that it has marks for made anew."""
-    for name in TABLES:
-        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        if begin in text:
-            before, _, rest = text.partition(begin)
-            text = f"{before}{begin}\n{table(name)}\n{end}{rest.partition(end)[2]}"
-    return text
+    return marked.filled(text, {name: table(name) for name in TABLES if f"<!-- {name} -->" in text})
 
 
 DOCUMENTS = (

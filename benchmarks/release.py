@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import shlex
 import subprocess
 import sys
@@ -23,11 +22,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from marked import filled
 from provenance import sources
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-MARKS = ("<!-- release -->\n", "<!-- end of release -->")
 
 
 @dataclass(frozen=True)
@@ -46,12 +45,8 @@ class Run:
     def command(self, out: Path, given: dict[str, str]) -> list[str]:
         """Return the command that writes the result into a folder; a KeyError names a path that is not given."""
         words = shlex.split(self.arguments.format_map(given))
-        return [
-            sys.executable,
-            str(HERE / self.script),
-            *words,
-            *([self.out, str(out / self.result)] if self.out else []),
-        ]
+        place = [self.out, str(out / self.result)] if self.out else []
+        return [sys.executable, str(HERE / self.script), *words, *place]
 
 
 def runs() -> list[Run]:
@@ -121,8 +116,7 @@ def main() -> None:
         sys.exit(make(args.run, args.out, given, args.limit_s, tuple(args.only)) > 0)
     if args.write:
         readme = HERE / "README.md"
-        before, after = re.split(f"{MARKS[0]}.*?{MARKS[1]}", readme.read_text(), flags=re.DOTALL)
-        readme.write_text(f"{before}{MARKS[0]}" + "\n".join(listing()) + f"\n{MARKS[1]}{after}")
+        readme.write_text(filled(readme.read_text(), {"release": "\n".join(listing())}))
         return
     now = sources()
     for run in runs():

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from marked import filled
 from numpy.typing import NDArray
 from provenance import write
 
@@ -218,15 +219,6 @@ def _shown(estimate: Mapping[str, float | None], form: str, *, spread: bool = Fa
         return said
     low, high = (form.format(estimate[k]).replace("-", "−") for k in ("low", "high"))
     return f"{said} ({low} to {high})"
-
-
-def filled(text: str, parts: Mapping[str, str]) -> str:
-    """Return a document with the text between each pair of marks replaced."""
-    for name, part in parts.items():
-        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        before, _, rest = text.partition(begin)
-        text = f"{before}{begin}\n{part}\n{end}{rest.partition(end)[2]}"
-    return text
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from forewarp.gpu_runner.remote.far_end.artefacts import Artefacts, digest, pack
 from forewarp.gpu_runner.remote.far_end.wire import Frame, Wire, WireClosed
 
 WireAnswer = tuple[dict[str, Any], tuple[bytes, ...]]
-"""What a request asked for, and the bytes that go with it."""
+"""Body of an answer, and its blobs."""
 
 
 class Agent:
