@@ -60,6 +60,13 @@ RULES = (
         "tests/gpu_runner/test_schedule.py",
     ),
     Rule(
+        "a call of host code ends when the device has done what it launched",
+        "gpu_runner/worker/runners.py",
+        "            function(*arguments)\n        self.wait()\n",
+        "            function(*arguments)\n",
+        "tests/gpu_runner/test_runners.py",
+    ),
+    Rule(
         "blocks are ABBA or BAAB at random",
         "gpu_runner/worker/timing.py",
         " if self.chance.random() < 0.5 else (second, first, first, second)",

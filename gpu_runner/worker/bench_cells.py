@@ -252,7 +252,7 @@ class CellBench(Bench):
                 from forewarp.gpu_runner.worker.cubin import WaitingCubinRunner
 
                 return WaitingCubinRunner(folder, manifest, workload, buffers)
-            return NativeRunner(folder, manifest, workload, buffers)
+            return NativeRunner(folder, manifest, workload, buffers, make_wait(self.device))
         wait = make_wait(self.device)
         problem = load_problem(self.job, self.workloads[index], self.weight_seed)
         if kernel is None:

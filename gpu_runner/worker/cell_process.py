@@ -230,10 +230,10 @@ def _serve(line: Blocking, loader: Loader) -> None:
                 line.rest()
             elif kind == RUN and runner is not None:
                 runner.run(slot)
-            elif module is None:  # native code writes to the judge's buffers itself, and has no state
+            elif runner is None:
                 pass
-            elif kind == NULL:
-                module.wait()
+            elif kind == NULL or module is None:  # native code writes to the judge's buffers itself, and has no state
+                runner.wait()
             elif kind == READY:
                 module.ready(SEED.unpack(command.message)[0] if command.message else None)
             elif kind == DELIVER:

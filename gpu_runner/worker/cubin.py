@@ -138,8 +138,10 @@ def _triple(numbers: Sequence[int]) -> tuple[int, int, int]:
 class WaitingCubinRunner(CubinRunner):
     """The same in a cell, where a call lasts until the device has done it."""
 
+    wait = staticmethod(torch.cuda.synchronize)
+
     def run(self, slot: int) -> None:
         """Launch and wait."""
         self.prepare()
         super().run(slot)
-        torch.cuda.synchronize()
+        self.wait()

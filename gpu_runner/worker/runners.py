@@ -29,6 +29,11 @@ LAST = 3
 class Runner(Protocol):
     """Something that computes a task's outputs from the inputs in a slot."""
 
+    @property
+    def wait(self) -> Callable[[], None]:
+        """A function that waits for all work of the device."""
+        ...
+
     def run(self, slot: int) -> None:
         """Compute; this is what is timed."""
         ...
@@ -257,12 +262,19 @@ class Buffers:
 
 
 class NativeRunner:
-    """Functions of a shared library: the CPU device's device-only candidates."""
+    """Functions of a shared library: the CPU device's device-only candidates, and host code that launches kernels."""
 
-    def __init__(self, folder: Path, manifest: Mapping[str, Any], workload: str, buffers: Buffers) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Mapping[str, Any],
+        workload: str,
+        buffers: Buffers,
+        wait: Callable[[], None],
+    ) -> None:
         variant = manifest["variants"][manifest["workloads"][workload]["variant"]]
         library, plan = ctypes.CDLL(str(folder / variant["files"][0])), find_plan(manifest, workload)
-        self.buffers = buffers
+        self.buffers, self.wait = buffers, wait
         self.calls: list[list[tuple[Any, list[Any]]]] = []
         for slot in range(len(buffers.by_slot)):
             bound: list[tuple[Any, list[Any]]] = []
@@ -273,11 +285,12 @@ class NativeRunner:
             self.calls.append(bound)
 
     def run(self, slot: int) -> None:
-        """Call the functions in order."""
+        """Call the functions in order, and wait for what they launched: a call lasts until its output is there."""
         if self.buffers.scratch:
             self.buffers.clear()
         for function, arguments in self.calls[slot]:
             function(*arguments)
+        self.wait()
 
 
 def find_plan(manifest: Mapping[str, Any], workload: str) -> ResolvedPlan:

@@ -21,10 +21,10 @@ PATIENCE_S = 60.0
 
 
 class Scripted:
-    """Runs a function of the slot."""
+    """Runs a function of the slot; `wait` waits for its device."""
 
-    def __init__(self, act: Callable[[int], object]) -> None:
-        self.act = act
+    def __init__(self, act: Callable[[int], object], wait: Callable[[], None]) -> None:
+        self.act, self.wait = act, wait
 
     def run(self, slot: int) -> None:
         self.act(slot)
@@ -34,10 +34,10 @@ class Scripted:
 def make(request: pytest.FixtureRequest) -> Iterator[Make]:
     cells: list[Cell] = []
 
-    def start(act: Callable[[int], object]) -> Cell:
+    def start(act: Callable[[int], object], wait: Callable[[], None] = lambda: None) -> Cell:
         def load(index: int, message: bytes) -> Runner:
             assert message == b"hello" * index
-            return Scripted(act)
+            return Scripted(act, wait)
 
         how = Confinement(folder="", folder_bytes=1 << 20, own_processes=True)
         cell = Cell(load, how, memory=1 << 30, spins=request.param)
@@ -56,6 +56,12 @@ def test_commands_are_answered_and_timed(make: Make) -> None:
     told = [cell.call(NULL, PATIENCE_S), cell.call(RUN, PATIENCE_S, 2), cell.deliver(PATIENCE_S)]
     assert told[1] >= 0.02
     assert 0 < sum(told) < time.perf_counter() - began
+
+
+def test_asking_for_a_native_result_waits_for_the_device_and_a_call_of_nothing_does_the_same(make: Make) -> None:
+    cell = make(lambda slot: None, lambda: time.sleep(0.02))
+    assert cell.deliver(PATIENCE_S) >= 0.02
+    assert cell.call(NULL, PATIENCE_S) >= 0.02
 
 
 def test_a_cell_that_has_slept_wakes_up(make: Make) -> None:

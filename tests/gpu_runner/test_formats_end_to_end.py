@@ -206,6 +206,14 @@ class TestOnTheGpu:
         wrong = candidates.from_source(CUDA_AXPY.replace("x[i] + a", "x[i] - a"), "cuda")
         assert measure(gpu, vectoradd(), wrong).status == "incorrect"
 
+    def test_host_code_is_timed_until_the_device_is_done(self, gpu: LocalExecutor) -> None:
+        spin = "for (long long t = clock64(); clock64() - t < 2000000;);"  # over a millisecond below 2 GHz
+        slow = CUDA_AXPY.replace("const int i = blockIdx", f"{spin}\n    const int i = blockIdx")
+        result = measure(gpu, vectoradd(), candidates.from_source(slow, "cuda"))
+        assert result.status == "ok", result.log
+        assert result.verdict == "slower"
+        assert all(s > 0.9e-3 for w in result.workloads for s in w.candidate_s)
+
     def test_a_kernelbot_folder(self, gpu: LocalExecutor) -> None:
         result = measure(gpu, vectoradd(), SUBMISSION)
         assert result.status == "ok", result.log

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
+from support.small_tasks import cpp, small_task
 
 from forewarp.core.values import Signature, TensorSpec
+from forewarp.gpu_runner.executors.artifacts import manifest_of
+from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.worker.arena import ALIGN, Layout
-from forewarp.gpu_runner.worker.runners import LAST, ModuleRunner, follows, make_wait
+from forewarp.gpu_runner.worker.runners import (
+    LAST,
+    Buffers,
+    ModuleRunner,
+    NativeRunner,
+    find_plan,
+    follows,
+    make_wait,
+)
 
 VIEWS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "transposed": lambda x: x.t(),
@@ -36,6 +48,21 @@ def test_a_view_becomes_a_tensor_of_its_own_within_the_call(view: Callable[[torc
     assert not result.is_neg()
     assert not result.is_conj()
     assert torch.equal(result, expected)
+
+
+def test_a_native_call_ends_when_the_device_has_done_what_it_launched(cpu_executor: LocalExecutor) -> None:
+    task = small_task()
+    build = cpu_executor.compile(task, cpp())
+    assert build.status == "ok", build.log
+    x, weight, y = torch.randn(64, 256), torch.randn(256), torch.zeros(64, 256)
+    manifest = manifest_of(build)
+    buffers = Buffers(find_plan(manifest, "even"), [[x]], {"weight": weight}, [y])
+    seen: list[torch.Tensor] = []
+    runner = NativeRunner(Path(build.artefact), manifest, "even", buffers, lambda: seen.append(y.clone()))
+    assert not seen
+    runner.run(0)
+    (after,) = seen
+    torch.testing.assert_close(after, torch.softmax(x * weight + 0.5, dim=-1))
 
 
 def test_a_result_goes_where_the_offset_says() -> None:

@@ -364,6 +364,7 @@ def test_bundled_tasks_are_sound(executors: Executors, name: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(300)  # tests that share a GPU wait for each other
 def test_a_gpu_tells_the_same_workloads_apart(executors: Executors, found: ValidateResult, tmp_path: Path) -> None:
     there = validate(task_of(tmp_path, *MODES), executors, "cuda")
     assert {w.name for w in there.workloads if w.sound} == {w.name for w in found.workloads if w.sound}
