@@ -147,7 +147,7 @@ def _explore(
     candidates = {o.proposal: o.candidate for o in options}
     as_written = {o.proposal for o in options if o.as_written}
     picks: dict[int, Decision] = {}
-    while len(picks) < min(count, len(options)):
+    for _ in range(min(count, len(options))):
         left = (o.proposal for o in options if o.proposal not in picks)
         chosen = max(left, key=lambda p: (near[p], p in as_written, scored[p]["score"], -p))
         # JSON has no infinity: a first pick is as far as another source.
@@ -171,7 +171,7 @@ def _exploit(
     room = dict.fromkeys(left, 1.0)
     spans = _spans([o.candidate for o in options])
     picks: dict[int, Decision] = {}
-    while left and len(picks) < count:
+    for _ in range(min(count, len(left))):
         chosen = max(left, key=lambda p: (scored[p]["score"] * room[p], -p))
         candidate, facts = left.pop(chosen), scored[chosen] | {"room": room[chosen], "known": 1.0}
         picks[chosen] = Decision("measure", "promising: high expected improvement", facts["score"], facts)

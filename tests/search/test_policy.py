@@ -70,6 +70,8 @@ def test_the_numbers_explain_the_score() -> None:
         n = decision.numbers
         assert decision.score == pytest.approx(n["p_valid"] * n["gain"])
         assert n["incumbent"] == 1.5
+    own = replace(option(1, 0.5), forecast=Forecast(bins.from_normal(0.5, 1.0), 0.9, "f", mean_log2=0.5, sd_log2=0.25))
+    assert decide([own])[1].numbers["unsure"] == 0.25
 
 
 def test_the_gain_is_the_expected_improvement_over_the_incumbent() -> None:
@@ -127,7 +129,7 @@ def test_after_an_alarm_everything_is_measured_in_full_what_is_new_first() -> No
     situation = Situation(1.5, MEASURED, None, fallback=8)
     decisions = policy.decide(options, situation, SETTINGS, random.Random(0))
     assert measured(decisions) == [1, 3, 4, 2]
-    assert all(d.reason.startswith("drift") for d in decisions.values())
+    assert all(d.reason.startswith("drift") and d.numbers["drift"] == 1.0 for d in decisions.values())
     assert not any(policy.may_stop_early(d) for d in decisions.values())
     assert not any(policy.is_audit(d) or policy.is_discard(d) for d in decisions.values())
     short = policy.decide(options, replace(situation, left=2), SETTINGS, random.Random(0))
@@ -238,6 +240,35 @@ def test_exploring_goes_far_in_octaves_and_stops_at_its_number() -> None:
     assert decisions[0].numbers["known"] == decisions[0].numbers["discard"] == 0.0
 
 
+@pytest.mark.parametrize(("explore", "explores"), [(3, True), (2, False), (1, False)])
+def test_exploring_ends_when_as_many_are_measured_as_are_to_be_explored(explore: int, explores: bool) -> None:
+    vague = [option(number, 1.0, 1.5) for number in (1, 2)]
+    decisions = decide(vague, settings=replace(SETTINGS, explore=explore, measure_per_round=2))
+    assert [bool(d.numbers.get("explore")) for d in decisions.values()].count(True) == explores
+    # From then on what promises too little is not measured either.
+    hopeless = decide([option(1, -4.0, 0.05)], settings=replace(SETTINGS, explore=explore))
+    assert bool(measured(hopeless)) == explores
+
+
+def test_the_first_round_measures_its_gain_from_the_reference_and_says_that_nothing_is_measured() -> None:
+    vague = [option(number, 1.0, 1.5) for number in (1, 2)]
+    settings = replace(SETTINGS, explore=5)
+    first = policy.decide(vague, Situation(None, [], None), settings, random.Random(0))
+    assert [d.numbers["incumbent"] for d in first.values()] == [1.0, 1.0]
+    assert sorted(d.reason for d in first.values()) == [
+        "explore: far from what was measured",
+        "explore: nothing was measured yet",
+    ]
+    later = policy.decide(vague, Situation(None, MEASURED, None), settings, random.Random(0))
+    assert {d.reason for d in later.values()} == {"explore: far from what was measured"}
+
+
+def test_exploring_leaves_known_what_was_decided_on_before() -> None:
+    options = [option(number, 1.0, 1.5, fresh=number != 3) for number in range(5)]
+    decisions = decide(options, settings=replace(SETTINGS, explore=4))
+    assert [policy.is_known(decisions[p]) for p in (2, 3, 4)] == [False, True, False]
+
+
 def test_exploring_begins_with_the_most_promising_of_equally_distant_programs() -> None:
     kernels = [replace(seed(), source=f"// program {n}\n{seed().source}") for n in range(3)]
     means = [0.0, 1.0, 0.5]
@@ -263,14 +294,18 @@ def test_exploring_tries_another_program_as_it_was_written_first() -> None:
 def test_an_audit_and_a_skip_are_known_from_then_on() -> None:
     decisions = decide([option(1, 2.0), option(2, 1.9), option(3, 0.0)], settings=replace(SETTINGS, audit=1.0))
     assert policy.is_audit(decisions[3])
+    assert [decisions[3].numbers[flag] for flag in ("discard", "audit", "known")] == [1.0, 1.0, 1.0]
+    assert [decisions[1].numbers.get(flag, 0.0) for flag in ("discard", "audit", "known")] == [0.0, 0.0, 1.0]
     assert all(policy.is_known(d) for d in decisions.values())
     assert all(policy.is_known(d) for d in decide([option(1, 2.0), option(2, 0.0)]).values())
     assert not policy.is_known(None)
 
 
-def test_of_equals_the_first_proposed_is_measured() -> None:
-    same = replace(option(1, 1.5), proposal=7), replace(option(1, 1.5), proposal=4)
-    assert measured(decide(list(same), settings=replace(SETTINGS, measure_per_round=1))) == [4]
+@pytest.mark.parametrize("explore", [0, 9])
+def test_of_equals_the_first_proposed_is_measured(explore: int) -> None:
+    same = replace(option(1, 1.5, 1.5), proposal=7), replace(option(1, 1.5, 1.5), proposal=4)
+    settings = replace(SETTINGS, measure_per_round=1, explore=explore)
+    assert measured(decide(list(same), settings=settings)) == [4]
 
 
 def test_how_close_a_neighbour_is_lowers_its_score_in_proportion() -> None:
@@ -283,6 +318,27 @@ def test_how_close_a_neighbour_is_lowers_its_score_in_proportion() -> None:
     assert measured(decisions) == [0, 2, 1]
     assert decisions[1].numbers["room"] == pytest.approx(step / policy.ROOM)
     assert policy.ROOM == 0.15
+
+
+def test_a_neighbour_of_great_promise_goes_before_one_far_away() -> None:
+    kernels = {1: (seed(), 3.0), 2: (seed(UNROLL=2), 2.5), 3: (seed(UNROLL=16, TILE=512, WIDTH=8), 0.85)}
+    options = [Option(i, c, Forecast(bins.from_normal(m, 0.2), 1.0, "f"), True) for i, (c, m) in kernels.items()]
+    decisions = decide(options, settings=replace(SETTINGS, measure_per_round=3))
+    score, room = ({p: d.numbers[name] for p, d in decisions.items()} for name in ("score", "room"))
+    assert room[2] < 1.0 == room[3]
+    assert score[2] * room[2] > score[3]
+    assert measured(decisions) == [1, 2, 3]
+
+
+def test_why_a_candidate_is_skipped() -> None:
+    decisions = decide([option(1, 2.5), option(2, 2.0), option(3, 1.5), option(4, -4.0, 0.05)])
+    assert [decisions[p].reason for p in (3, 4)] == ["others promise more", "it promises too little"]
+
+
+def test_a_single_discard_is_audited_for_two_picks() -> None:
+    settings = replace(SETTINGS, audit=1.0, audit_budget=0.5)
+    options = [option(1, 2.5), option(2, 2.0), option(3, 1.5)]
+    assert all(policy.is_audit(decide(options, settings=settings, rng=number)[3]) for number in range(20))
 
 
 def test_audits_cost_a_share_of_the_picks_on_average() -> None:
