@@ -155,6 +155,8 @@ class ModelTools:
     async def tune(self, caller: Caller, path: str, budget: int = 12, target: CardArgument = "") -> ToolOutput:
         """Choose the configurations of a file's @triton.autotune kernels: measured on the GPU here, else forecast.
 
+        For a lock file, with which all ranks take the same: `forewarp tune FILE --deterministic` in the shell.
+
         Args:
             path: Python file, seen from the working folder.
             budget: Most configurations to measure; none with a target.

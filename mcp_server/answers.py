@@ -234,11 +234,12 @@ class SearchAnswer(ToolAnswer):
 
 def tuned_answer(found: TuneResult, handle: str, file: Path) -> SearchAnswer:
     """Convert the configurations of an autotuned file into an answer."""
-    command = f"forewarp tune {shlex.quote(str(file))} on the machine with the GPU"
+    command = f"forewarp tune {shlex.quote(str(file))}"
     patch = found.patch if len(found.patch) <= SOURCE else None
     said = "" if patch or not found.patch else " The change of the file is too long for an answer."
     return SearchAnswer(
-        summary=f"{found.summary}{said} To measure them: {command}",
+        summary=f"{found.summary}{said} To measure them: {command} on the machine with the GPU. To lock them, "
+        f"so that all ranks take the same: {command} --deterministic",
         run_id=handle,
         status="finished",
         reason="; ".join(found.problems),

@@ -37,8 +37,9 @@ def render(result: TuneResult, console: Console, *, full: bool = False) -> None:
             console.print(f"configuration: {names}")
         rows = [(label, *figures(c)) for label, c in zip(labels, shown, strict=True)]
         console.print(display.table(HEADS, rows))
-        if kernel.best is not None and kernel.best != kernel.configurations[0]:
-            console.print(f"chosen: {kernel.best.configuration}")
+        if kernel.best is not None and (kernel.best != kernel.configurations[0] or kernel.chosen_by == "lock"):
+            by = " (by the lock file)" if kernel.chosen_by == "lock" else ""
+            console.print(f"chosen{by}: {kernel.best.configuration}")
         over = f"; speed-ups are over {kernel.baseline}" if kernel.measured else ""
         console.print(f"forecast: time over that of the configuration forecast fastest{over}", style="dim")
         if full and kernel.protections:
@@ -49,6 +50,9 @@ def render(result: TuneResult, console: Console, *, full: bool = False) -> None:
         console.print(result.patch.rstrip(), style="dim", markup=False, highlight=False, soft_wrap=True)
     if result.table:
         console.print(f"table: {result.table}", style="dim")
+    if result.lock:
+        read = f"forewarp.triton.install(lock={result.lock!r})"
+        console.print(f"lock file: {result.lock}, which {read} reads", style="dim", markup=False, soft_wrap=True)
 
 
 def _values(labels: Sequence[str]) -> tuple[str, list[str]]:

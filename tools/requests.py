@@ -23,6 +23,10 @@ PROFILE_S, COMPILED_PROFILE_S = 120.0, 300.0
 USUALLY_COMPILED = 24
 """Configurations of an autotuned kernel that are compiled where nobody says otherwise."""
 LOCK_NAME = "forewarp-kernels.lock.json"
+CHOICES_NAME = "forewarp.lock.json"
+"""Lock file of the configurations that `tune` chooses, where nobody says otherwise."""
+USUALLY_MEASURED = 8
+"""Configurations of an autotuned kernel that are measured beside its first one where nobody says otherwise."""
 RewardShape = Literal["correctness", "brier", "crps", "decision"]
 Split = Literal["train", "validation", "test"]
 ExportFormat = Literal["package", "file", "vllm-op"]
@@ -200,11 +204,23 @@ class TuneRequest(Part):
     compile: int | None = Field(
         default=None,
         ge=0,
-        description=f"Configurations to compile, those forecast fastest first ({USUALLY_COMPILED}); 0 compiles none. "
-        "With `task`, so many choices of the tunables, drawn at random (1,000).",
+        description=f"Configurations to compile, those forecast fastest first ({USUALLY_COMPILED}); 0 compiles none, "
+        "as `deterministic` does. With `task`, so many choices of the tunables, drawn at random (1,000).",
     )
-    measure: int = Field(
-        default=8, ge=0, description="Configurations to measure beside the file's first one; 0 needs no GPU."
+    measure: int | None = Field(
+        default=None,
+        ge=0,
+        description=f"Configurations to measure beside the file's first one ({USUALLY_MEASURED}); 0 needs no GPU.",
+    )
+    deterministic: bool = Field(
+        default=False,
+        description="Choose by forecast alone, the same everywhere, and write the choices into a lock file; those that "
+        "stand in it are taken as they are.",
+    )
+    lock: FilePath | None = Field(
+        default=None,
+        description=f"The lock file ({CHOICES_NAME}), which forewarp.triton.install(lock=…) reads; with it the choice "
+        "is deterministic.",
     )
     budget: int | None = Field(
         default=None, ge=0, description="Most configurations to measure in all, over all kernels and calls."

@@ -11,6 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import Field
@@ -26,11 +27,12 @@ from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools import sources
 from forewarp.tools.inspect_kernel import choose_target
 from forewarp.tools.parts import SCHEMA_VERSION, ChosenConfiguration, Device, Part
-from forewarp.tools.requests import USUALLY_COMPILED, TuneRequest
+from forewarp.tools.requests import CHOICES_NAME, USUALLY_COMPILED, USUALLY_MEASURED, TuneRequest
 from forewarp.tools.tuned_tables import TableInUse, check_vllm, check_writable, own_table, vllm_keys, vllm_table
 from forewarp.tuning import forecasts
 from forewarp.tuning.counting import NotCounted
 from forewarp.tuning.jobs import Observed
+from forewarp.tuning.locks import Lock, LockKey
 from forewarp.tuning.space import Configuration
 from forewarp.tuning.tuner import Tried, Tuned, Tuner
 
@@ -69,7 +71,9 @@ class TunedKernel(Part):
     baseline: str = Field(
         description="Configuration that speed-ups are over: that of the table in use, else the file's first."
     )
-    chosen_by: str = Field(description="measurement, or forecast where nothing was measured; empty without a best one.")
+    chosen_by: str = Field(
+        description="measurement, or forecast where nothing was measured, or lock; empty without a best one."
+    )
     configurations: list[TriedConfiguration]
     protections: list[str]
 
@@ -85,6 +89,7 @@ class TuneResult(Part):
     problems: list[str]
     device_s: float = Field(description="Seconds for which the device was held.")
     table: str = Field(description="File or folder that the table was written to; empty where none was asked for.")
+    lock: str = Field(default="", description="Lock file that the choices stand in; empty where none was asked for.")
     patch: str = Field(description="Change of the file that leaves it the best configurations only, as a unified diff.")
 
     def chosen(self) -> list[ChosenConfiguration]:
@@ -115,7 +120,7 @@ class TuneJob:
         """Read what the request names.
 
         Raises `CandidateError` where the file cannot be read, and `UsageError` where the card is not here to measure
-        on, or the table cannot be written or be of the form asked for.
+        on, or the table or the lock file cannot be written or be of the form asked for.
         """
         self._request, self._stage = request, stage
         self._path = Path(request.file).expanduser().absolute()
@@ -139,13 +144,18 @@ class TuneJob:
         used = request.against
         self._used = TableInUse(Path(used).expanduser(), request.calls) if used is not None else None
         self._target = choose_target(request.target)
-        if request.measure and not _is_here(self._target):
+        self._lock = _opened_lock(request)
+        usually = (USUALLY_COMPILED, USUALLY_MEASURED) if self._lock is None else (0, 0)
+        self._compile = usually[0] if request.compile is None else request.compile
+        self._measure = usually[1] if request.measure is None else request.measure
+        if self._measure and not _is_here(self._target):
             raise UsageError(
                 f"there is no {self._target.name} here to measure on",
                 hint="pass --measure 0 to choose by forecasts alone",
             )
         self._kernels: list[TunedKernel] = []
         self._problems: list[str] = []
+        self._keys_locked: set[LockKey] = set()
         self._tuner = Tuner(
             SourceFile(self._source, str(self._path)),
             self._target,
@@ -196,7 +206,7 @@ class TuneJob:
             try:
                 found = self._tuner.tune(
                     one,
-                    compiled=USUALLY_COMPILED if request.compile is None else request.compile,
+                    compiled=self._compile,
                     measured=self._affordable(),
                     baseline=self._baseline(one),
                     until=until,
@@ -205,8 +215,9 @@ class TuneJob:
             except NotCounted as e:
                 self._problems.append(str(e))
                 continue
+            found, locked = self._locked(found)
             tuned.append(found)
-            self._kernels.append(tuned_kernel(found))
+            self._kernels.append(tuned_kernel(found, locked=locked))
             failed = [t.problem for t in found.tried if t.problem]
             if failed and not self._kernels[-1].compiled:
                 self._problems.append(f"{one.space.kernel} in {one.call}: no configuration compiles: {failed[0]}")
@@ -229,14 +240,41 @@ class TuneJob:
             problems=self._problems,
             device_s=self.device_s,
             table=request.table or "",
+            lock="" if self._lock is None else request.lock or CHOICES_NAME,
             patch=patch(self._path.name, self._source, tuned),
         )
 
     def _affordable(self) -> int:
         """Return how many configurations of the next kernel may be measured beside its first one."""
         if self._request.budget is None:
-            return self._request.measure
-        return max(0, min(self._request.measure, self._request.budget - self.measured - 1))
+            return self._measure
+        return max(0, min(self._measure, self._request.budget - self.measured - 1))
+
+    def _locked(self, found: Tuned) -> tuple[Tuned, bool]:
+        """Put the locked configuration of a kernel first, or lock its best one; return whether it was locked before."""
+        if self._lock is None:
+            return found, False
+        one = found.observed
+        name = f"{one.space.kernel} in {one.call}"
+        if one.attempt is not None:
+            self._say(f"{name}: the call is a guess, so its choice is not locked; name yours with --call")
+            return found, False
+        key = LockKey.of(one.space, one.key, self._target)
+        label, stale = self._lock.find(key, [t.label for t in found.tried if not t.problem and not t.proposed])
+        if stale:
+            self._say(stale)
+        if key in self._keys_locked:
+            self._say(f"{name}: Triton does not tell it from an earlier call, whose choice it gets")
+        self._keys_locked.add(key)
+        if label is None:
+            self._lock.keep(key, found.best.label)
+            return found, False
+        first = next(t for t in found.tried if t.label == label)
+        return replace(found, tried=(first, *(t for t in found.tried if t is not first))), True
+
+    def _say(self, problem: str) -> None:
+        if problem not in self._problems:
+            self._problems.append(problem)
 
     def _baseline(self, one: Observed) -> int:
         """Return the place of the configuration that speed-ups are over: the table's, else the file's first."""
@@ -263,11 +301,28 @@ class TuneJob:
                 (path / "forewarp.evidence.json").write_text(own)
 
 
+def _opened_lock(request: TuneRequest) -> Lock | None:
+    """Return the lock file that a request wants; raises `UsageError` where it is none, or measuring is asked for."""
+    if not request.deterministic and request.lock is None:
+        return None
+    if request.measure:
+        raise UsageError(
+            f"--deterministic chooses by forecast alone, and --measure {request.measure} by measurements",
+            hint="leave one of them out",
+        )
+    path = Path(request.lock or CHOICES_NAME).expanduser()
+    check_writable(path, "lock file")
+    return Lock(path)
+
+
 def command(request: TuneRequest) -> str:
     """Return the command that does the same again."""
     words = ["forewarp", "tune", request.file, *(w for call in request.calls for w in ("--call", call))]
     words += ["--task", request.task] if request.task is not None else []
-    words += ["--target", request.target, "--measure", str(request.measure)]
+    words += ["--target", request.target]
+    words += ["--measure", str(request.measure)] if request.measure is not None else []
+    words += ["--deterministic"] if request.deterministic else []
+    words += ["--lock", request.lock] if request.lock is not None else []
     words += ["--compile", str(request.compile)] if request.compile is not None else []
     words += ["--budget", str(request.budget)] if request.budget is not None else []
     words += ["--space"] if request.space else []
@@ -308,10 +363,10 @@ def _hooked(t: Tuned) -> bool:
     return t.observed.space.configurations[t.best.place].hooked
 
 
-def tuned_kernel(t: Tuned, *, chosen: bool = True) -> TunedKernel:
+def tuned_kernel(t: Tuned, *, chosen: bool = True, locked: bool = False) -> TunedKernel:
     """Return a kernel's configurations as results show them: those that were looked at, else the first of all.
 
-    None of them is the best unless one was `chosen`.
+    None of them is the best unless one was `chosen`; `locked` says that a lock file chose it.
     """
     looked_at = [x for x in t.tried if x.measured_us or x.registers is not None or x.problem] or list(t.tried[:20])
     return TunedKernel(
@@ -325,7 +380,7 @@ def tuned_kernel(t: Tuned, *, chosen: bool = True) -> TunedKernel:
         measured=sum(x.measured_us is not None for x in t.tried),
         best=_configuration(t.best) if chosen else None,
         baseline=t.observed.space.configurations[t.baseline].label,
-        chosen_by="" if not chosen else "measurement" if t.best.measured_us else "forecast",
+        chosen_by="" if not chosen else "lock" if locked else "measurement" if t.best.measured_us else "forecast",
         configurations=[_configuration(x) for x in looked_at],
         protections=list(t.protections),
     )
@@ -351,7 +406,8 @@ def summary(kernels: Sequence[TunedKernel], target: Target, over: str) -> str:
     gains = [b.speedup for b in best if b.speedup]
     many = f"{len(kernels)} calls" if len(kernels) > 1 else kernels[0].kernel
     if not gains:
-        said = f"; the best is {best[0].configuration}" if len(best) == 1 else ""
+        who = "the lock file chooses" if kernels[0].chosen_by == "lock" else "the best is"
+        said = f"; {who} {best[0].configuration}" if len(best) == 1 else ""
         considered = sum(k.considered for k in kernels)
         return f"{many}: {considered} configurations forecast for {target.name}, none measured{said}."
     return (

@@ -125,14 +125,15 @@ def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
 
 def _check(request: TuneRequest) -> None:
     """Raise `UsageError` for what only kernels under @triton.autotune have, and for a measurement."""
-    fields = ("calls", "space", "against", "budget", "deadline_s")
+    fields = ("calls", "space", "against", "budget", "deadline_s", "deterministic", "lock")
     if any(getattr(request, name) for name in fields) or request.format != "forewarp":
         raise UsageError(
-            "--call, --space, --against, --budget, --deadline and --format are for kernels under @triton.autotune; the "
-            "task says the calls, [tunables] of the launch plan the choices, and --compile how many are looked at",
+            "--call, --space, --against, --budget, --deadline, --deterministic, --lock and --format are for kernels "
+            "under @triton.autotune; the task says the calls, [tunables] of the launch plan the choices, and --compile "
+            "how many are looked at",
             hint="leave them out, or --task",
         )
-    if request.measure:
+    if request.measure != 0:
         raise UsageError(
             "tunables of a launch plan are measured by a search, which checks outputs, too",
             hint=f"pass --measure 0 to rank them by forecasts alone, or run {_search(request)}",

@@ -96,8 +96,8 @@ def vllm_table(tuned: Sequence[Tuned], keys: Mapping[str, int]) -> dict[str, Any
     return {str(key): best[key] for key in sorted(best)}
 
 
-def check_writable(path: Path, *, folder: bool = False) -> None:
-    """Make the folder that a table is written to, or that is one; raises `UsageError` where it cannot be written."""
+def check_writable(path: Path, what: str = "table", *, folder: bool = False) -> None:
+    """Make the folder that a file is written to, or that it is; raises `UsageError` where it cannot be written."""
     parent = path if folder else path.parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def check_writable(path: Path, *, folder: bool = False) -> None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     except OSError as e:
         hint = "pass the path of a file in a folder that can be written"
-        raise UsageError(f"the table {path} cannot be written: {e.strerror}", hint=hint) from None
+        raise UsageError(f"the {what} {path} cannot be written: {e.strerror}", hint=hint) from None
 
 
 class TableInUse:

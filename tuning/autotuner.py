@@ -8,9 +8,7 @@ anything goes wrong here, a warning says so once and Triton goes its own way.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import inspect
-import json
 import os
 import threading
 import warnings
@@ -24,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from forewarp.core.errors import UsageError
-from forewarp.core.files import write_whole
 from forewarp.core.values import Target
 from forewarp.gpu_runner import devices
 from forewarp.tuning import forecasts, physics
-from forewarp.tuning.catching import space_of
-from forewarp.tuning.space import Space, TensorArgument
+from forewarp.tuning.catching import key_of, space_of
+from forewarp.tuning.locks import Lock, LockKey, text_digest
+from forewarp.tuning.space import Space
 
 CARD = "FOREWARP_CARD"
 """Variable that names the card to forecast for, such as h200, where this machine's GPU is not meant."""
@@ -40,7 +38,7 @@ _HEARD: dict[str, dict[str, list[float]]] = {}
 
 
 class ForecastWarning(UserWarning):
-    """Triton chose a configuration by itself, because no forecast could be made."""
+    """Triton chose a configuration by itself, because no forecast could be made, or a lock file is stale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +50,6 @@ class Choice:
     considered: int
     kept: int
     locked: bool
-
-
-class Lock:
-    """Choices in a file that can be committed: by kernel, card and arguments, with the version of the forecasts."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises `UsageError` where the file is there but holds no choices."""
-        self._path = path
-        self._choices = self._read()
-
-    def find(self, key: str) -> str | None:
-        """Return the label of the configuration that is chosen for a key."""
-        return self._choices.get(key, {}).get("configuration")
-
-    def keep(self, key: str, kernel: str, label: str) -> None:
-        """Write a choice beside those that other processes wrote meanwhile."""
-        own = {"kernel": kernel, "configuration": label, "forecasts": forecasts.version()}
-        self._choices = self._read() | self._choices | {key: own}
-        text = json.dumps({"version": 1, "choices": dict(sorted(self._choices.items()))}, indent=1) + "\n"
-        write_whole(self._path, text)
-
-    def _read(self) -> dict[str, dict[str, str]]:
-        if not self._path.exists():
-            return {}
-        try:
-            found = json.loads(self._path.read_text())["choices"]
-            return {str(k): {str(n): str(v) for n, v in c.items()} for k, c in found.items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
-            raise UsageError(f"{self._path} is no lock file of forewarp: {e}", hint="delete it, and run again") from e
 
 
 class Installed(contextlib.AbstractContextManager["Installed"]):
@@ -138,23 +107,29 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
     def _decide(self, tuner: Any, kwargs: Mapping[str, Any], configs: Sequence[Any]) -> Sequence[Any]:
         if len(configs) < 2:
             return configs
-        ranked = Ranking.of(tuner, tuner.nargs, kwargs, configs, self._card)
-        if self._keep is None:
+        space, target = space_of(tuner, tuner.nargs, kwargs, configs), chosen_card(self._card)
+        labels = [c.label for c in space.configurations]
+        key = LockKey.of(space, key_of(tuner, space), target)
+        locked, stale = self._lock.find(key, labels) if self._lock else (None, "")
+        if stale:
+            tell(stale)
+        if locked is not None:
+            kept = [configs[labels.index(locked)]]
+        else:
+            ranked = Ranking.of(space, target, configs)
             self._thread.forecasts = ranked
-            best = ranked.labels[ranked.order[0]]
-            self.choices.append(Choice(ranked.kernel, best, len(configs), len(configs), locked=False))
+            kept = [configs[i] for i in ranked.order[: self._keep]]
+        best = labels[configs.index(kept[0])]
+        self.choices.append(Choice(space.kernel, best, len(configs), len(kept), locked is not None))
+        if self._keep is None:
             return configs
-        label = self._lock.find(ranked.key) if self._lock else None
-        if label is not None and label not in ranked.labels:
-            warn(ValueError(f"the lock file names {label}, which {ranked.kernel} does not have"))
-        locked = [c for c, own in zip(configs, ranked.labels, strict=True) if own == label]
-        kept = locked or [configs[i] for i in ranked.order[: self._keep]]
-        best = ranked.labels[configs.index(kept[0])]
         if len(kept) == 1:
-            if self._lock and not locked:
-                self._lock.keep(ranked.key, ranked.kernel, best)
             self._thread.single = kept[0]
-        self.choices.append(Choice(ranked.kernel, best, len(configs), len(kept), bool(locked)))
+            if self._lock and locked is None:
+                try:
+                    self._lock.keep(key, best)
+                except OSError as e:
+                    tell(f"the choice of {space.kernel} could not be written to the lock file: {e}")
         return kept
 
     def _learn(self, config: Any, timed: Any) -> None:
@@ -168,31 +143,19 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Forecasts of the configurations of a launch; `key` names kernel, card and arguments, `text` the kernel alone."""
+    """Forecasts of the configurations of a launch; `text` names the kernel's."""
 
-    kernel: str
     text: str
-    key: str
     configs: Sequence[Any]
     labels: Sequence[str]
     seconds: physics.Numbers
 
     @classmethod
-    def of(
-        cls,
-        tuner: Any,
-        arguments: Mapping[str, Any],
-        keywords: Mapping[str, Any],
-        configs: Sequence[Any],
-        card: str | None = None,
-    ) -> Ranking:
-        """Forecast configurations; raises where the kernel or the card cannot be told."""
-        space, target = space_of(tuner, arguments, keywords, configs), chosen_card(card)
-        text = hashlib.sha256(space.source.encode()).hexdigest()[:16]
-        labels = [c.label for c in space.configurations]
-        seconds = forecasts.forecast(space, target).seconds
-        seconds = _corrected(text, labels, seconds)
-        return cls(space.kernel, text, _key(space, text, target), configs, labels, seconds)
+    def of(cls, space: Space, target: Target, configs: Sequence[Any]) -> Ranking:
+        """Forecast configurations; raises `NotCounted` where the kernel's text cannot be followed."""
+        text, labels = text_digest(space), [c.label for c in space.configurations]
+        seconds = _corrected(text, labels, forecasts.forecast(space, target).seconds)
+        return cls(text, configs, labels, seconds)
 
     @property
     def order(self) -> list[int]:
@@ -205,9 +168,10 @@ def install(
 ) -> Installed:
     """Have every autotuner of this process keep the `keep` configurations forecast fastest, and benchmark only those.
 
-    With one survivor nothing is benchmarked. `deterministic` chooses by forecast alone, the same on every rank and at
-    every boot; `lock` is a file that keeps such choices, to be committed, and what stands in it is taken as it is.
-    `card` is a name such as "h200", instead of the GPU of this machine.
+    With one survivor nothing is benchmarked. `deterministic` chooses by forecast alone, the same for the same arguments
+    on every rank and at every boot; `lock` is a file that keeps such choices, to be committed, one for all arguments
+    that Triton does not tell apart. `forewarp tune FILE --deterministic` writes it, too; what stands in it is taken as
+    it is. `card` is a name such as "h200", instead of the GPU of this machine.
 
     Raises `UsageError` where Triton is not installed or its autotuner is changed already, and for an unknown card.
     """
@@ -235,7 +199,8 @@ def prune(keep: int = 8, *, card: str | None = None) -> Callable[..., list[Any]]
         if len(configs) <= keep:
             return list(configs)
         try:
-            ranked = Ranking.of(_calling_tuner(), named_args, keywords, configs, card)
+            space = space_of(_calling_tuner(), named_args, keywords, configs)
+            ranked = Ranking.of(space, chosen_card(card), configs)
             return [configs[i] for i in ranked.order[:keep]]
         except Exception as e:
             warn(e)
@@ -257,7 +222,8 @@ def perf_model(card: str | None = None) -> Callable[..., float]:
             config = next(c for c in tuner.configs if all(everything.get(n) == v for n, v in c.all_kwargs().items()))
             own = config.all_kwargs()
             arguments = {n: v for n, v in everything.items() if n in tuner.arg_names and n not in own}
-            ranked = Ranking.of(tuner, arguments, {"grid": everything.get("grid")}, [config], card)
+            space = space_of(tuner, arguments, {"grid": everything.get("grid")}, [config])
+            ranked = Ranking.of(space, chosen_card(card), [config])
             return float(ranked.seconds[0]) * 1e3
         except Exception as e:
             warn(e)
@@ -282,12 +248,14 @@ def chosen_card(name: str | None = None) -> Target:
 
 
 def warn(error: Exception) -> None:
-    """Warn that Triton goes its own way; Python shows the same warning once."""
-    warnings.warn(
-        f"forewarp could not forecast configurations, so Triton times all of them: {type(error).__name__}: {error}",
-        ForecastWarning,
-        stacklevel=4,
-    )
+    """Warn that Triton goes its own way."""
+    said = f"forewarp could not forecast configurations, so Triton times all of them: {type(error).__name__}: {error}"
+    tell(said, stacklevel=5)
+
+
+def tell(text: str, *, stacklevel: int = 4) -> None:
+    """Warn; Python shows the same warning once."""
+    warnings.warn(text, ForecastWarning, stacklevel=stacklevel)
 
 
 def _corrected(text: str, labels: Sequence[str], seconds: physics.Numbers) -> physics.Numbers:
@@ -298,14 +266,6 @@ def _corrected(text: str, labels: Sequence[str], seconds: physics.Numbers) -> ph
     level = fmean(fmean(v) for v in known.values())
     moved = [(fmean(v) - level) * len(v) / (len(v) + 1) if (v := known.get(label)) else 0.0 for label in labels]
     return seconds * np.exp2(np.array(moved))
-
-
-def _key(space: Space, text: str, target: Target) -> str:
-    parts = [
-        f"{n}={v.dtype}{list(v.shape)}" if isinstance(v, TensorArgument) else f"{n}={v}"
-        for n, v in sorted(space.arguments.items())
-    ]
-    return f"{space.kernel} {text} {target.name}: {' '.join(parts)}"
 
 
 def _calling_tuner() -> Any:

@@ -203,6 +203,11 @@ def space_of(tuner: Any, arguments: Mapping[str, Any], keywords: Mapping[str, An
     return Space(tuner.base_fn.__name__, source, plain, configurations, grids, helpers, constants)
 
 
+def key_of(tuner: Any, space: Space) -> dict[str, ArgumentValue]:
+    """Return the arguments by which an autotuner tells calls apart, their dtypes aside."""
+    return {k: space.arguments[k] for k in getattr(tuner, "keys", ()) if k in space.arguments}
+
+
 def described(value: Any) -> ArgumentValue:
     """Return a tensor as its dtype and shape, any other value as it is if it is plain, else None."""
     if hasattr(value, "data_ptr") and hasattr(value, "dtype"):

@@ -29,7 +29,7 @@ from forewarp.inspection.tracing import masquerade
 from forewarp.inspection.tracing.files import arguments, calls, kernels, loading
 from forewarp.inspection.tracing.program import differentiate, pretend, run_bounded, use_no_device
 from forewarp.inspection.tracing.recorder import Recorder
-from forewarp.tuning.catching import Enough, TunedLaunch, catching, space_of, tuners_of
+from forewarp.tuning.catching import Enough, TunedLaunch, catching, key_of, space_of, tuners_of
 from forewarp.tuning.jobs import (
     CALLS,
     CompileShareJob,
@@ -376,5 +376,4 @@ def _observed(call: FileCall, launch: TunedLaunch, *, more: bool) -> Observed:
     listed = len(launch.configs)
     launch = launch.widened() if more else launch
     space = space_of(launch.tuner, launch.arguments, launch.keywords, launch.configs)
-    keys = {k: space.arguments[k] for k in getattr(launch.tuner, "keys", ()) if k in space.arguments}
-    return Observed(call.name, space, keys, call.attempt, call.values, listed)
+    return Observed(call.name, space, key_of(launch.tuner, space), call.attempt, call.values, listed)

@@ -134,6 +134,103 @@ def test_speed_ups_are_over_the_table_in_use(named_as_in_vllm: Path, tmp_path: P
         tabled(named_as_in_vllm, tmp_path / "own.json", against=str(used))
 
 
+def locked(path: Path, lock: Path, **more: Any) -> TuneResult:
+    fields: dict[str, Any] = {"calls": ["run(4096)"], "target": "h200", "lock": str(lock)}
+    return tune_file(TuneRequest(file=str(path), **fields | more))
+
+
+def test_a_second_run_takes_what_the_lock_says_whatever_the_forecasts(kernel: Path, tmp_path: Path) -> None:
+    lock = tmp_path / "forewarp.lock.json"
+    first = locked(kernel, lock)
+    [own] = first.kernels
+    assert (own.chosen_by, own.compiled, own.measured, first.problems, first.lock) == ("forecast", 0, 0, [], str(lock))
+    document = json.loads(lock.read_text())
+    [choice] = document["choices"].values()
+    assert (choice["configuration"], choice["forecasts"]) == (own.best.configuration, first.forecasts)
+    choice |= {"configuration": "BLOCK=32 num_warps=1 num_stages=3", "forecasts": "1999.1"}
+    lock.write_text(json.dumps(document))
+    second = locked(kernel, lock)
+    [own] = second.kernels
+    assert (own.chosen_by, own.best.configuration) == ("lock", "BLOCK=32 num_warps=1 num_stages=3")
+    assert '{"BLOCK": 32}, num_warps=1' in second.patch
+    [stale] = second.problems
+    assert "forecasts 1999.1" in stale
+    assert json.loads(lock.read_text()) == document
+
+
+def test_what_is_stale_in_a_lock_is_said_and_chosen_anew(kernel: Path, tmp_path: Path) -> None:
+    lock, changed = tmp_path / "forewarp.lock.json", tmp_path / "scale.py"
+    best = locked(kernel, lock).kernels[0].best
+    changed.write_text(SOURCE.replace("* 2.0", "* 3.0"))
+    again = locked(changed, lock)
+    assert again.kernels[0].chosen_by == "forecast"
+    assert again.problems == ["forewarp.lock.json has a choice for another text of scale; this one is chosen anew"]
+    assert len(json.loads(lock.read_text())["choices"]) == 2
+    assert best is not None
+    lock.write_text(lock.read_text().replace(best.configuration, "BLOCK=7"))
+    again = locked(kernel, lock)
+    assert again.kernels[0].best == best
+    assert "names BLOCK=7, which is no choice for scale" in again.problems[0]
+
+
+def test_calls_that_triton_does_not_tell_apart_share_a_choice_and_guesses_are_not_locked(
+    library: Path, tmp_path: Path
+) -> None:
+    lock, keyless = tmp_path / "forewarp.lock.json", tmp_path / "scale.py"
+    keyless.write_text(SOURCE.replace('key=["N"]', "key=[]"))
+    found = locked(keyless, lock, calls=["run(4096)", "run(1048576)"])
+    first, second = found.kernels
+    assert first.best is not None
+    assert second.best is not None
+    assert (first.best.configuration, second.chosen_by) == (second.best.configuration, "lock")
+    assert "does not tell it from an earlier call" in found.problems[0]
+    guessed = locked(library, tmp_path / "other.json", calls=["more"])
+    assert guessed.kernels[0].guessed
+    assert "not locked" in guessed.problems[0]
+    assert not (tmp_path / "other.json").exists()
+
+
+def test_measuring_and_a_deterministic_choice_exclude_each_other(kernel: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="by forecast alone, and --measure 3"):
+        locked(kernel, tmp_path / "lock.json", measure=3)
+    (tmp_path / "lock.json").write_text('{"version": 1}')
+    with pytest.raises(UsageError, match="its format is 1"):
+        locked(kernel, tmp_path / "lock.json")
+
+
+READ_IN_A_PROCESS = """
+import torch
+import triton
+import forewarp.triton
+import scale
+
+with forewarp.triton.install(lock="forewarp.lock.json", card="h200") as installed:
+    x = torch.ones(4096)
+    o = torch.empty_like(x)
+    scale.scale[lambda meta: (triton.cdiv(4096, meta["BLOCK"]),)](x, o, N=4096)
+assert torch.equal(o, 2 * x)
+print([(choice.label, choice.locked) for choice in installed.choices])
+"""
+
+
+def test_a_process_takes_the_choices_of_the_lock_that_was_written_for_it(kernel: Path, tmp_path: Path) -> None:
+    lock = tmp_path / "forewarp.lock.json"
+    best = locked(kernel, lock).kernels[0].best
+    assert best is not None
+    other = "BLOCK=32 num_warps=4 num_stages=3"
+    lock.write_text(lock.read_text().replace(best.configuration, other))
+    environment = os.environ | {"PYTHONPATH": str(kernel.parent), "TRITON_INTERPRET": "1"}
+    process = subprocess.run(
+        [sys.executable, "-c", READ_IN_A_PROCESS],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.stdout == f"{[(other, True)]}\n", process.stderr
+
+
 READ_BY_TRITON = """
 import sys
 import triton

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,11 @@ import numpy as np
 import pytest
 
 from forewarp.core.errors import UsageError
+from forewarp.core.values import Target
+from forewarp.gpu_runner import devices
 from forewarp.tuning import autotuner, forecasts
+from forewarp.tuning.locks import Lock, LockKey
+from forewarp.tuning.space import Space, TensorArgument
 
 HOME = Path(__file__).parent
 
@@ -70,7 +75,7 @@ def test_only_what_is_kept_is_benchmarked(run: Run, case: str, benchmarked: int)
 
 def test_of_configurations_that_are_forecast_alike_one_stands_for_all() -> None:
     seconds = np.array([2.0, 1.0, 1.0, 3.0])
-    ranking = autotuner.Ranking("kernel", "text", "key", list("dabc"), list("dabc"), seconds)
+    ranking = autotuner.Ranking("text", list("dabc"), list("dabc"), seconds)
     assert ranking.order == [1, 0, 3, 2]
 
 
@@ -108,27 +113,50 @@ def test_ranks_that_start_together_choose_alike_and_share_a_lock(tmp_path: Path)
 
 
 def test_what_another_process_locked_meanwhile_is_kept(tmp_path: Path) -> None:
-    mine, other = autotuner.Lock(tmp_path / "lock.json"), autotuner.Lock(tmp_path / "lock.json")
-    other.keep("a", "first", "BLOCK=1")
-    mine.keep("b", "second", "BLOCK=2")
-    again = autotuner.Lock(tmp_path / "lock.json")
-    assert (again.find("a"), again.find("b")) == ("BLOCK=1", "BLOCK=2")
+    mine, other = Lock(tmp_path / "lock.json"), Lock(tmp_path / "lock.json")
+    first, second = LockKey("first", "a0", "h200: N=1"), LockKey("second", "b0", "h200: N=1")
+    other.keep(first, "BLOCK=1")
+    assert mine.find(first, ["BLOCK=1", "BLOCK=2"]) == ("BLOCK=1", "")
+    mine.keep(second, "BLOCK=2")
+    assert Lock(tmp_path / "lock.json").find(first, ["BLOCK=1"]) == ("BLOCK=1", "")
+
+
+def test_a_lock_made_for_a_card_elsewhere_holds_on_that_card() -> None:
+    space = Space("scale", "def scale(): pass", {"x": TensorArgument("float32", (8,)), "M": 3}, [], [])
+    driver = Target("NVIDIA H100 80GB HBM3", "cuda", "sm_90", 132, 3e12)
+    keys = [LockKey.of(space, {"N": 8}, t) for t in (devices.known_targets()["h100"], driver)]
+    assert keys[0] == keys[1]
+    assert keys[0].call == "h100: N=8 x=float32"
+    assert LockKey.of(space, {"N": 8}, devices.known_targets()["h200"]) != keys[0]
+    helped = replace(space, helpers={"f": "def f(): pass"})
+    assert LockKey.of(helped, {"N": 8}, driver).text != keys[0].text
 
 
 def test_a_lock_that_names_what_is_not_there_is_told_and_passed_over(run: Run, tmp_path: Path) -> None:
     lock = tmp_path / "forewarp.lock.json"
     run("lock", lock)
-    lock.write_text(lock.read_text().replace("num_warps", "num_wraps"))
+    text = lock.read_text()
+    lock.write_text(text.replace("num_warps", "num_wraps"))
     found = run("lock", lock)
     assert found["locked"] == [False]
     assert "num_wraps" in found["told"][0]
+    assert "chosen anew" in found["told"][0]
+    lock.write_text(text.replace(forecasts.version(), "1999.1"))
+    found = run("lock", lock)
+    assert found["locked"] == [True]
+    assert "forecasts 1999.1" in found["told"][0]
+    (name,) = json.loads(text)["choices"]
+    lock.write_text(text.replace(name.split()[1], "0123456789abcdef"))
+    found = run("lock", lock)
+    assert found["locked"] == [False]
+    assert "another text of add" in found["told"][0]
 
 
-def test_a_lock_that_cannot_be_written_leaves_the_choice_to_triton(run: Run, tmp_path: Path) -> None:
+def test_a_lock_that_cannot_be_written_is_told_and_the_choice_stays_the_forecasts(run: Run, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     found = run("lock", tmp_path / "file" / "lock.json")
-    assert (found["benchmarked"], found["labels"]) == (6, [])
-    assert "Triton times all of them" in found["told"][0]
+    assert (found["benchmarked"], len(found["labels"])) == (0, 1)
+    assert "could not be written" in found["told"][0]
 
 
 def test_an_unknown_card_is_told_once_and_triton_goes_its_own_way(run: Run) -> None:
@@ -140,7 +168,7 @@ def test_an_unknown_card_is_told_once_and_triton_goes_its_own_way(run: Run) -> N
 def test_a_file_that_is_no_lock_is_refused(tmp_path: Path) -> None:
     (tmp_path / "lock.json").write_text("[]")
     with pytest.raises(UsageError, match="no lock file"):
-        autotuner.Lock(tmp_path / "lock.json")
+        Lock(tmp_path / "lock.json")
 
 
 def test_nothing_left_to_keep_is_refused() -> None:
