@@ -31,7 +31,9 @@ MODULES = {
     "gpu_runner/executors/verdicts.py": (
         "tests/gpu_runner/test_verdicts.py tests/gpu_runner/test_looks.py tests/gpu_runner/test_blame.py"
     ),
-    "gpu_runner/worker/timing.py": "tests/gpu_runner/test_schedule.py tests/gpu_runner/test_judge.py",
+    "gpu_runner/worker/timing.py": (
+        "tests/gpu_runner/test_schedule.py tests/gpu_runner/test_judge.py tests/gpu_runner/test_looks.py"
+    ),
     "search/policy.py": "tests/search/test_policy.py",
     "search/budget.py": "tests/search/test_budget.py tests/search/test_price.py",
     "search/puct.py": "tests/search/test_puct.py",

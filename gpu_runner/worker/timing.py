@@ -8,7 +8,6 @@ output will be compared, freshly drawn ones.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from abc import ABC, abstractmethod
@@ -129,7 +128,7 @@ class Schedule:
         bench: Bench,
         stage: Stage,
         *,
-        index: int = 0,
+        index: int,
         looks: Sequence[int],
         time_s: float,
         verify: Callable[[int], float],
@@ -140,7 +139,7 @@ class Schedule:
         self.index, self.of, self.workload = index, len(bench.workloads), bench.workloads[index].name
         self.looks, self.time_s, self.sighting = tuple(looks), time_s, sighting
         self.ended: LookAnswer = "enough"
-        self.chance = random.Random(os.urandom(16))
+        self.chance = random.Random()
         self.worst = self.verify_s = 0.0
         self.seconds: dict[str, list[float]] = {}
         self.hertz: dict[str, list[float]] = {}
@@ -183,7 +182,7 @@ class Schedule:
             while taken < look:
                 self._block(taken, first=taken == 0, last=taken + 1 == look)
                 taken += 1
-                if controls < CONTROL_BLOCKS and controls <= taken:
+                if controls < CONTROL_BLOCKS:
                     self._control()
                     controls += 1
             if number + 1 == len(looks):
@@ -227,7 +226,7 @@ class Schedule:
         return self.bench.sample(self.stage, arm, slot, condition)
 
     def _order(self, first: Arm, second: Arm) -> tuple[Arm, Arm, Arm, Arm]:
-        return (first, second, second, first) if self.chance.random() < 0.5 else (second, first, first, second)
+        return self.chance.choice([(first, second, second, first), (second, first, first, second)])
 
     def _block(self, number: int, *, first: bool, last: bool) -> None:
         # One slot for the whole block: where a buffer lies in memory makes a difference of its own.

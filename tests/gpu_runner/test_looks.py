@@ -150,8 +150,9 @@ def run(answers: Sequence[LookAnswer], *, sighting: bool) -> tuple[Schedule, Sam
         return next(left)
 
     bench = Even()
+    stage = cast("Stage", bench)
     schedule = Schedule(
-        bench, cast("Stage", bench), looks=LOOKS, time_s=60.0, verify=lambda _: 0.0, ask=ask, sighting=sighting
+        bench, stage, index=0, looks=LOOKS, time_s=60.0, verify=lambda _: 0.0, ask=ask, sighting=sighting
     )
     return schedule, schedule.run(), asked
 

@@ -15,8 +15,6 @@ from forewarp.gpu_runner.worker.channel import LookAnswer
 from forewarp.gpu_runner.worker.requests import TimingLook
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import (
-    CONTROL_BLOCKS,
-    SIGHTING,
     Arm,
     Bench,
     Condition,
@@ -55,7 +53,7 @@ class Recorded:
 
 
 def scheduled(bench: Recorded, **how: Any) -> Schedule:
-    return Schedule(cast("Bench", bench), cast("Stage", bench), **how)
+    return Schedule(cast("Bench", bench), cast("Stage", bench), index=0, **how)
 
 
 def timed() -> tuple[Recorded, Samples]:
@@ -81,8 +79,7 @@ def test_blocks_are_mirrored_and_begin_with_either_arm() -> None:
 def test_controls_lie_between_the_blocks() -> None:
     bench, _ = timed()
     kinds = ["control" if order == "BBBB" else "block" for order in blocks(bench)]
-    assert kinds.count("control") == CONTROL_BLOCKS
-    assert kinds[: 2 * CONTROL_BLOCKS] == ["block", "control"] * CONTROL_BLOCKS
+    assert kinds == ["block", "control"] * 20 + ["block"] * (BLOCKS - 20)
 
 
 def test_a_timing_that_ends_early_still_gets_all_its_controls() -> None:
@@ -91,7 +88,7 @@ def test_a_timing_that_ends_early_still_gets_all_its_controls() -> None:
     samples = schedule.run()
     assert samples.candidate_s == 2 * 12 * (1e-4,)
     assert samples.candidate_hz == 2 * 12 * (1e9,)
-    assert blocks(bench).count("BBBB") == CONTROL_BLOCKS
+    assert blocks(bench).count("BBBB") == 20
 
 
 @pytest.mark.parametrize(
@@ -109,7 +106,9 @@ def test_a_comparison_is_rarer_later_and_where_it_takes_long(number: int, took_s
         bench = Recorded()
         schedule = scheduled(bench, looks=(1,), time_s=1.0, verify=bench.verify, ask=lambda _: "on")
         schedule.verify_s = took_s
-        schedule.chance = cast("Any", SimpleNamespace(random=lambda drawn=drawn: drawn, randrange=lambda _: 0))
+        schedule.chance = cast(
+            "Any", SimpleNamespace(random=lambda drawn=drawn: drawn, randrange=lambda _: 0, choice=min)
+        )
         schedule._block(number, first=False, last=False)
         assert [name for name, _ in bench.asked].count("verify") == count
 
@@ -167,22 +166,14 @@ def test_a_sighting_is_compared_at_both_ends_and_may_be_the_last() -> None:
         said.append(look)
         return "leave"
 
-    schedule = Schedule(
-        cast("Bench", bench),
-        cast("Stage", bench),
-        looks=(BLOCKS,),
-        time_s=60.0,
-        verify=bench.verify,
-        ask=leave,
-        sighting=True,
-    )
+    schedule = scheduled(bench, looks=(BLOCKS,), time_s=60.0, verify=bench.verify, ask=leave, sighting=True)
     schedule.chance.random = lambda: 0.99  # nothing is compared by chance
     schedule.run()
     assert [look.sighting for look in said] == [True]
-    assert len(blocks(bench)) == SIGHTING
+    assert len(blocks(bench)) == 8
     calls = [i for i, asked in enumerate(bench.asked) if asked == ("sample", "candidate")]
     compared = [bench.asked[i + 1][0] == "verify" for i in calls]
-    assert compared == [True, *[False] * (2 * SIGHTING - 2), True]
+    assert compared == [True, *[False] * (2 * 8 - 2), True]
     assert schedule.ended == "leave"
 
 
@@ -210,33 +201,127 @@ def test_native_code_is_timed_on_while_its_verdict_is_open(
     assert said == list(zip(planned[:-1], late, strict=True))
 
 
-def test_native_code_that_took_longer_is_timed_warm_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, pair_s = [0.0], 0.25 / 2 / 26
+def lasting(monkeypatch: pytest.MonkeyPatch, sample_s: float, conditions: tuple[Condition, ...] = ()) -> Recorded:
+    """Return a bench each of whose samples takes so many seconds of a clock that only they move."""
+    now = [0.0]
 
-    class Slow(Recorded):
-        conditions = ("warm",)
-
-        def choose_mode(self, stage: Stage, longest_s: float) -> TimingMode:
-            return "native"
-
+    class Lasting(Recorded):
         def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
-            now[0] += pair_s / 2
+            now[0] += sample_s
             return super().sample(stage, arm, slot, condition)
 
+        def verify(self, slot: int) -> float:
+            now[0] += 2.0
+            return super().verify(slot)
+
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    bench = Slow()
-    schedule = Schedule(
-        cast("Bench", bench),
-        cast("Stage", bench),
-        looks=(12, 25),
-        time_s=0.25,
-        verify=lambda _: 0.0,
-        ask=lambda _: "on",
-    )
+    bench = Lasting()
+    bench.conditions = conditions
+    return bench
+
+
+def test_native_code_that_took_longer_is_timed_warm_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair_s = 0.25 / 2 / 26
+    bench = lasting(monkeypatch, pair_s / 2, ("warm",))
+    bench.choose_mode = lambda stage, longest_s: "native"
+    schedule = scheduled(bench, looks=(12, 25), time_s=0.25, verify=lambda _: 0.0, ask=lambda _: "on")
     schedule._pilot = lambda: (pair_s, 1e-3)
     result = schedule.run()
-    assert now[0] > 0.25
+    assert timing.time.perf_counter() > 0.25
     assert result.warm_candidate_s
+
+
+@pytest.mark.parametrize(
+    ("mode", "longest_s", "times"), [("graph", 40e-6, 4), ("graph", 60e-6, 1), ("stream", 40e-6, 1)]
+)
+def test_short_kernels_in_graphs_get_four_times_the_blocks(mode: TimingMode, longest_s: float, times: int) -> None:
+    class Short(Recorded):
+        def choose_mode(self, stage: Stage, longest_s: float) -> TimingMode:
+            return mode
+
+    said = list[int]()
+
+    def on(look: TimingLook) -> LookAnswer:
+        said.append(len(look.samples.candidate_s) // 2)
+        return "on"
+
+    bench = Short()
+    schedule = scheduled(bench, looks=(12, 25), time_s=60.0, verify=lambda _: 0.0, ask=on, sighting=True)
+    schedule._pilot = lambda: (1e-4, longest_s)
+    assert len(schedule.run().candidate_s) == 2 * 25 * times
+    assert said == [8 * times, 12 * times]
+
+
+def test_chains_get_twice_the_time_and_cost_what_a_second_pilot_says() -> None:
+    class Chained(Recorded):
+        def choose_mode(self, stage: Stage, longest_s: float) -> TimingMode:
+            return "chain"
+
+    pilots = iter([(10.0, 1e-3), (0.025, 1e-3)])
+    schedule = scheduled(
+        Chained(), looks=(12, 18, 25), time_s=0.5, verify=lambda _: 0.0, ask=lambda _: cast("LookAnswer", "on")
+    )
+    schedule._pilot = lambda: next(pilots)
+    # A block is two pairs: in one second there are 20.
+    assert len(schedule.run().candidate_s) == 2 * 18
+
+
+def test_the_pilot_tells_no_first_call_of_an_arm(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, taken = lasting(monkeypatch, 0.25), iter([9.0, 9.0, 2e-4, 3e-4, 1e-4, 1e-4])
+    bench.sample = lambda *how: lambda: (next(taken), 0.0)
+    bench_s = scheduled(bench, looks=(12,), time_s=1.0, verify=lambda _: 0.0, ask=lambda _: "on")._pilot()
+    assert bench_s == (0.0, 3e-4)
+    pair_s, _ = scheduled(
+        lasting(monkeypatch, 0.25), looks=(12,), time_s=1.0, verify=lambda _: 0.0, ask=lambda _: "on"
+    )._pilot()
+    assert pair_s == 0.5
+
+
+def test_what_a_full_timing_owes_is_taken_while_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four blocks and four controls take 3.2 s of the 5: more controls fit in, but nothing under other conditions."""
+    bench = lasting(monkeypatch, 0.1, ("warm",))
+    schedule = scheduled(bench, looks=(4, 200), time_s=5.0, verify=lambda _: 0.0, ask=lambda _: "enough")
+    schedule._pilot = lambda: (0.2, 0.1)
+    result = schedule.run()
+    assert len(result.candidate_s) == 2 * 4
+    assert 3.2 + 0.4 * (len(result.control_anchor_s) / 2 - 4) == pytest.approx(5.0, abs=0.4)
+    assert result.warm_anchor_s == ()
+
+
+def test_a_condition_that_was_begun_in_time_is_timed_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = lasting(monkeypatch, 0.1, ("warm", "launched"))
+    schedule = scheduled(bench, looks=(20, 200), time_s=16.5, verify=lambda _: 0.0, ask=lambda _: "enough")
+    schedule._pilot = lambda: (0.01, 0.1)
+    result = schedule.run()
+    assert len(result.control_anchor_s) == 2 * 20
+    assert len(result.warm_candidate_s) == len(result.warm_anchor_s) == 2 * 8
+    assert result.launched_anchor_s == ()
+
+
+def test_a_sighting_takes_no_more_blocks_than_the_first_look() -> None:
+    said = list[int]()
+
+    def on(look: TimingLook) -> LookAnswer:
+        said.append(len(look.samples.candidate_s) // 2)
+        return "on"
+
+    scheduled(Recorded(), looks=(4, 12), time_s=60.0, verify=lambda _: 0.0, ask=on, sighting=True).run()
+    assert said == [4, 4]
+
+
+def test_the_largest_error_of_the_outputs_compared_is_kept() -> None:
+    errors = iter([0.25, 0.5, *[0.125] * BLOCKS])
+    schedule = scheduled(
+        Recorded(), looks=(4, 8), time_s=60.0, verify=lambda _: next(errors), ask=lambda _: cast("LookAnswer", "on")
+    )
+    assert schedule.run().error_ratio == 0.5
+
+
+def test_how_long_a_comparison_takes_is_known_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = lasting(monkeypatch, 0.1)
+    schedule = scheduled(bench, looks=(12,), time_s=5.0, verify=bench.verify, ask=lambda _: "on")
+    schedule._block(0, first=False, last=True)
+    assert schedule.verify_s == pytest.approx(2.0)
 
 
 def test_what_was_left_is_timed_once_more_unless_the_candidate_is_beaten() -> None:
