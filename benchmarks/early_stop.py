@@ -23,14 +23,15 @@ import pyarrow.parquet as pq
 from provenance import provenance, write
 from statistics_simulation import NOISES, Noise, line, sessions
 
-from forewarp.core.values import Candidate, Target
+from forewarp.core.values import Candidate, Target, TimingMode, Workload
 from forewarp.gpu_runner import statistics
 from forewarp.gpu_runner.devices import detect_cpu
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.executors.verdicts import SESSION_SPREAD, STOPPING_ERROR, Looks, timings_of
 from forewarp.gpu_runner.formats import task as tasks
-from forewarp.gpu_runner.statistics import LOOKS
+from forewarp.gpu_runner.statistics import LOOKS, Samples
 from forewarp.gpu_runner.worker.channel import LookAnswer
+from forewarp.gpu_runner.worker.requests import Judgement
 from forewarp.gpu_runner.worker.stage import Stage
 from forewarp.gpu_runner.worker.timing import Arm, Bench, Condition, Sample, Schedule, each_workload
 
@@ -57,11 +58,12 @@ Blocks = tuple[Sequence[float], Sequence[float]]
 
 
 class Queue:
-    """A bench that hands out samples made beforehand."""
+    """A bench that hands out samples made beforehand, as calls of that `mode`."""
 
     conditions: tuple[Condition, ...] = ("warm",)
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(self, blocks: Blocks, mode: TimingMode, count: int) -> None:
+        self._mode, self.workloads = mode, [Workload(str(index)) for index in range(count)]
         self._left = {"candidate": iter(blocks[0]), "anchor": iter(blocks[1])}
 
     def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
@@ -69,9 +71,9 @@ class Queue:
         seconds = float(next(self._left[arm]))
         return lambda: (seconds, 0.0)
 
-    def choose_mode(self, stage: Stage, longest_s: float) -> str:
-        """Return "stream": no graphs."""
-        return "stream"
+    def choose_mode(self, stage: Stage, longest_s: float) -> TimingMode:
+        """Return the mode."""
+        return self._mode
 
 
 class Still:
@@ -107,40 +109,43 @@ class Dry(Schedule):
 class Rehearsal:
     """One measurement as the judge would make it; `make(index)` gives the samples of a workload put on stage."""
 
-    def __init__(self, make: Callable[[int], Blocks], count: int, looks: Sequence[int], beat: float | None, tier: str):
-        self._make, self._count, self._looks, self._beat, self._tier = make, count, looks, beat, tier
+    def __init__(
+        self, make: Callable[[int], Blocks], count: int, looks: Sequence[int], beat: float | None, mode: TimingMode
+    ):
+        self._make, self._count, self._looks, self._beat, self._mode = make, count, looks, beat, mode
         self._ask = Looks(GPU, beat)
-        self._timings: dict[int, dict[str, Any]] = {}
+        self._timings: dict[int, Samples] = {}
         self.seconds = 0.0
         self.stopped = each_workload(count, self._visit)
 
     def _visit(self, index: int, again: bool) -> LookAnswer:
-        about = {"index": index, "workload": str(index), "of": self._count, "tier": self._tier}
         schedule = Dry(
-            cast("Bench", Queue(self._make(index))),
+            cast("Bench", Queue(self._make(index), self._mode, self._count)),
             cast("Stage", Still()),
+            index=index,
             looks=self._looks,
             time_s=1e9,
             verify=lambda _: 0.0,
-            ask=lambda look: self._ask(look | about),
+            ask=self._ask,
             sighting=self._beat is not None and not again,
         )
-        self._timings[index] = {"workload": str(index)} | schedule.run()
+        self._timings[index] = schedule.run()
         self.seconds += SAMPLE_S * schedule.samples + STAGE_S
         return schedule.ended
 
     def interval(self) -> tuple[float, float, float]:
         """Return the speed-up with the interval that a measurement would show."""
-        rows = [self._timings[i] for i in range(self._count)]
-        answer = {"tier": self._tier, "stopped_early": self.stopped, "conditions": {}, "timings": rows}
-        return statistics.geometric_mean(timings_of(answer, GPU))
+        judged = Judgement(
+            status="ok", stopped_early=self.stopped, timings=tuple(self._timings[i] for i in range(self._count))
+        )
+        return statistics.geometric_mean(timings_of(judged, GPU))
 
 
 def simulated(
     noise: Noise,
     ratio: float,
     count: int,
-    tier: str,
+    mode: TimingMode,
     sd: float,
     rng: np.random.Generator,
     spread: Sequence[float] = SPREAD,
@@ -157,7 +162,7 @@ def simulated(
 
         # What it costs with nothing to beat needs fewer turns than how often a rare thing happens.
         for place, beat in enumerate((1.0, None) if turn < WHOLE else (1.0,)):
-            run = Rehearsal(make, len(spread), LOOKS, beat, tier)
+            run = Rehearsal(make, len(spread), LOOKS, beat, mode)
             seconds[place] += run.seconds if turn < WHOLE else 0.0
             if beat is not None:
                 _, low, high = run.interval()
@@ -196,7 +201,7 @@ def replayed(pool: Sequence[list[Blocks]], ratio: float, rng: np.random.Generato
                 one, two = (np.roll(arm, -starts[index]).tolist() for arm in workloads[index])
                 return one, two
 
-            stopped += Rehearsal(make, len(workloads), LOOKS[:3], truth / ratio, "T0").stopped
+            stopped += Rehearsal(make, len(workloads), LOOKS[:3], truth / ratio, "stream").stopped
             count += 1
     return {"measurements": len(pool), "runs": count, "stopped": stopped / count}
 
@@ -238,13 +243,13 @@ def print_cells(name: str, rows: dict[str, dict[str, Any]]) -> None:
 def uneven_part(count: int, rng: np.random.Generator) -> dict[str, Any]:
     """Simulate three shapes whose speed-ups differ, under each noise."""
     line("stopped; share of the time", [f"{r:g}" for r in RATIOS])
-    cells = [(name, NOISES[name], "T0") for name in TABLE]
-    cells.append(("as row 2, sandboxed: 5 % from session to session", NOISES[TABLE[1]], "T1"))
+    cells: list[tuple[str, Noise, TimingMode]] = [(name, NOISES[name], "stream") for name in TABLE]
+    cells.append(("as row 2, sandboxed: 5 % from session to session", NOISES[TABLE[1]], "call"))
     out: dict[str, Any] = {}
-    for name, noise, tier in cells:
-        sd = SESSION_SPREAD["call", "cuda"][0] * (tier == "T1")
+    for name, noise, mode in cells:
+        sd = SESSION_SPREAD["call", "cuda"][0] * (mode == "call")
         turns = {ratio: count * (10 if ratio == 1.0 else 1) for ratio in RATIOS}
-        out[name] = {f"{r:g}": simulated(noise, r, n, tier, sd, rng) for r, n in turns.items()}
+        out[name] = {f"{r:g}": simulated(noise, r, n, mode, sd, rng) for r, n in turns.items()}
         print_cells(name, out[name])
     return out
 
@@ -254,7 +259,7 @@ def alike_part(count: int, rng: np.random.Generator) -> dict[str, Any]:
     line("stopped; share of the time", [f"{r:g}" for r in RATIOS])
     out: dict[str, Any] = {}
     for name, spread in (("three shapes alike", (0.0, 0.0, 0.0)), ("one shape", (0.0,))):
-        out[name] = {f"{r:g}": simulated(NOISES[TABLE[1]], r, count, "T0", 0.0, rng, spread) for r in RATIOS}
+        out[name] = {f"{r:g}": simulated(NOISES[TABLE[1]], r, count, "stream", 0.0, rng, spread) for r in RATIOS}
         print_cells(name, out[name])
     return out
 
