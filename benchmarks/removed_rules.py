@@ -76,7 +76,7 @@ RULES = (
     Rule(
         "controls stand between the blocks",
         "gpu_runner/worker/timing.py",
-        "if controls < CONTROL_BLOCKS:",
+        "if controls < self.controls:",
         "if False:",
         "tests/gpu_runner/test_schedule.py",
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean, stdev
@@ -21,10 +21,12 @@ OPEN: Final = ("too noisy", "not compared")
 """Verdicts that say nothing of the kernel."""
 ALARM_ERROR: Final = 0.05
 """Chance that any shape is called slower, or faster, whose median round differs by the threshold at most."""
-ROUNDS: Final = (2, 3, 5, 8, 12, 19)
+ROUNDS: Final = (2, 3, 5, 8, 10, 12, 15, 19)
 """Numbers of rounds after which a shape may be called the same."""
 ALARM_ROUNDS: Final = ROUNDS[3:]
 """Those after which it may be called slower or faster: of fewer rounds, all lie to one side too often by chance."""
+_FIRST_LOOK: Final = 0.4
+"""Share of `ALARM_ERROR` that `same` may err by after the first two rounds, which tell little of the noise."""
 CARD_SPREAD: Final = 0.0442
 """Distance (log-ratio) within which 95 % of the shapes came out again on another GPU of the same kind, or another day.
 
@@ -51,17 +53,16 @@ def judge(log_ratios: Sequence[float], threshold: float, tests: int) -> PairedRa
     """Judge one of `tests` shapes by one log-ratio (new / old) a round; each round has new processes of both sides.
 
     `slower` and `faster` are said where the mean lies beyond the threshold, and so many rounds do that a sign test
-    rejects a median within it, whatever the noise, at a level that leaves `ALARM_ERROR` for all tests and all of
-    `ALARM_ROUNDS` together (Bonferroni). `same` is said where Student's interval over the rounds lies within the
-    threshold, at a level for this shape's looks alone: each `same` stands for its own kernel. Between looks, nothing is
-    decided. Raises ValueError below two rounds.
+    rejects a median within it, whatever the noise, at a level that leaves `ALARM_ERROR` for all tests (Bonferroni) and
+    all of `ALARM_ROUNDS` together (`_most_by_chance`). `same` is said where Student's interval over the rounds lies
+    within the threshold, at a level for this shape's looks alone (Bonferroni): each `same` stands for its own kernel.
+    Between looks, nothing is decided. Raises ValueError below two rounds.
     """
     n = len(log_ratios)
     centre, shown = fmean(log_ratios), _student(log_ratios, 0.025)
     margin, verdict = math.log1p(threshold), None
     beyond = sum((ratio if centre > 0 else -ratio) > margin for ratio in log_ratios)
-    alarming = _sign_test(beyond, n) <= ALARM_ERROR / (tests * len(ALARM_ROUNDS))
-    if n in ALARM_ROUNDS and abs(centre) > margin and alarming:
+    if n in ALARM_ROUNDS and abs(centre) > margin and beyond > _most_by_chance(tests)[n]:
         verdict = "slower" if centre > 0 else "faster"
     elif n in ROUNDS and decided_within(log_ratios) <= threshold:
         verdict = "same"
@@ -83,7 +84,8 @@ def decided_within(log_ratios: Sequence[float]) -> float:
     """
     n = max(n for n in ROUNDS if n <= len(log_ratios))
     at_look = log_ratios[:n]
-    return math.expm1(abs(fmean(at_look)) + _student(at_look, ALARM_ERROR / len(ROUNDS)))
+    share = _FIRST_LOOK if n == ROUNDS[0] else (1 - _FIRST_LOOK) / (len(ROUNDS) - 1)
+    return math.expm1(abs(fmean(at_look)) + _student(at_look, ALARM_ERROR * share))
 
 
 def _student(values: Sequence[float], p: float) -> float:
@@ -92,9 +94,24 @@ def _student(values: Sequence[float], p: float) -> float:
     return stdev(values) / math.sqrt(n) * _quantile(1 - p, n - 1)
 
 
-def _sign_test(beyond: int, n: int) -> float:
-    """Return the chance that at least so many of `n` rounds lie beyond their median."""
-    return sum(math.comb(n, k) for k in range(beyond, n + 1)) / 2**n
+@cache
+def _most_by_chance(tests: int) -> Mapping[int, int]:
+    """Return for each of `ALARM_ROUNDS` how many rounds may lie beyond the threshold without an alarm.
+
+    It is exact for a median at the threshold: the chance that any look finds more is that of a walk of fair coins, of
+    which each look may spend its share of one test's level, and what earlier ones have left.
+    """
+    most: dict[int, int] = {}
+    chances, spent = [1.0], 0.0  # of each number beyond, while no look has found more than its `most`
+    for number, n in enumerate(ALARM_ROUNDS, 1):
+        while len(chances) <= n:
+            chances = [(a + b) / 2 for a, b in zip([*chances, 0.0], [0.0, *chances], strict=True)]
+        most[n] = n
+        while spent + chances[most[n]] <= ALARM_ERROR / tests * number / len(ALARM_ROUNDS):
+            spent += chances[most[n]]
+            chances[most[n]] = 0.0
+            most[n] -= 1
+    return most
 
 
 @cache

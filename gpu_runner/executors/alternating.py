@@ -2,7 +2,8 @@
 
 Each process times the kernel against itself, in a few stretches of blocks. At the end of a stretch it asks how to go
 on, and is not answered before its next turn. So the stretches of the two come in the order A BB AA BB … A: a slow drift
-of the device cancels within each ABBA block. All else that a process does, such as checking, falls into its turns, too.
+of the device cancels within each ABBA block. What a process does before its first stretch, such as checking, falls into
+its turn on a CPU; on a GPU both do it at once, and the clock runs from when both have.
 """
 
 from __future__ import annotations
@@ -36,15 +37,24 @@ def limits(kind: DeviceKind) -> Limits:
     """Return the limits of a process that takes turns: both share the memory, and each stretch ends with a look."""
     # Nobody is asked at the last look, so that there is one more than stretches.
     looks = tuple(STRETCH_BLOCKS[kind] * n for n in range(1, STRETCHES + 2))
-    return Limits(measure_s=MEASURE_S, looks=looks, memory_share=0.5)
+    return Limits(measure_s=MEASURE_S, looks=looks, controls=False, memory_share=0.5)  # both arms are one kernel
 
 
 class _Baton:
     """The right to use the device, which one of two sides has; a side that has left never gets it again."""
 
     def __init__(self, first: int) -> None:
-        self.first, self._holder, self._left = first, first, set[int]()
+        self.first, self._holder = first, first
+        self._ready, self._left = set[int](), set[int]()
         self._changed = threading.Condition()
+
+    def start(self, side: int) -> None:
+        """Wait until both sides are ready, or the other has left, and for this side's turn."""
+        with self._changed:
+            self._ready.add(side)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: len(self._ready | self._left) == 2)
+        self.take(side)
 
     def take(self, side: int) -> None:
         """Wait for this side's turn."""
@@ -81,15 +91,15 @@ class _Side:
         self.counts: dict[str, list[int]] = {}
 
     def __enter__(self) -> Self:
-        self.baton.take(self.number)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.baton.pass_on(self.number, leaving=True)
 
     def __call__(self, look: TimingLook | None) -> LookAnswer:
-        """End a turn where it is time to; say that a workload is done by an answer that leaves out its controls."""
+        """End a turn where it is time to; say that a workload is done by an answer that leaves out what follows."""
         if look is None:
+            self.baton.start(self.number)
             return "on"
         counts, taken = self.counts.setdefault(look.samples.workload, []), len(look.samples.candidate_s)
         if counts and taken <= counts[-1]:  # begun anew, such as a module that is no program after all
@@ -140,7 +150,7 @@ class AlternatingExecutors:
         """
         if self._executors[0].target.kind == "cuda":
             for executor in self._executors:
-                executor.end_processes()
+                executor.end_process()
         else:
             self.close()
             self._executors = self._make()

@@ -44,10 +44,10 @@ OnLook = Callable[[TimingLook | None], LookAnswer]
 
 
 class Turn(Protocol):
-    """One side of a measurement that another process takes turns with: it holds the device, and answers looks."""
+    """One side of a measurement that another process takes turns with; its turn begins when timing may."""
 
     def __enter__(self) -> object:
-        """Wait for the first turn."""
+        """Begin to prepare the measurement."""
         ...
 
     def __exit__(self, *_: object) -> None:

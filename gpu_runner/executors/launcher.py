@@ -207,7 +207,7 @@ class LauncherClient:
         self._worker, self._target, self._builds = worker, target, builds
         self._observers = Observers(worker, builds)
         self._session: ChildSession | None = None
-        self._spare: ChildSession | None = None
+        self._spares: list[ChildSession] = []
         self._reference = _Reference()
 
     def measure(self, job: MeasureJob, task: str, on_look: OnLook, limit_s: float) -> LaunchOutcome:
@@ -225,13 +225,13 @@ class LauncherClient:
             if judged is None and self._worker.closed:
                 raise closed_error()
             if reply.lost:
-                self._drop()
+                self.end()
                 raise lost_error(reply.seconds)
             if judged is None and not reply.started_s:
-                self._drop()  # the launcher had gone before the job began: idle for long, or killed
+                self.close()  # the launcher had gone before the job began, idle for long or killed, and so have others
                 continue
             if judged is None or judged.broken:
-                self._drop()
+                self.end()
             if judged is None or judged.status != "canary_wrong":
                 waited = time.perf_counter() - start - reply.seconds
                 whole = replace(reply, seconds=reply.seconds + waited, started_s=reply.started_s + waited)
@@ -253,30 +253,38 @@ class LauncherClient:
     def _wait_until_ready(self) -> None:
         """Wait until no process is still opening the device."""
         self._observers.wait_until_ready()
-        for launcher in (self._session, self._spare):
+        for launcher in (self._session, *self._spares):
             if launcher is not None:
                 launcher.wait_until_ready(OPENING_S)
 
     def _open(self) -> ChildSession:
         return _open_on_builds(self._worker, LauncherJob(builds=str(self._builds)))
 
-    def open(self, task: str, limit_s: float) -> None:
-        """Have a launcher open the device for the task with this identity, and wait until it has."""
-        before = self._session
-        if (session := self._session_of(task)) is not before:
-            session.wait_until_ready(limit_s)
+    def open(self, task: str, limit_s: float, ahead: int) -> None:
+        """Have a launcher open the device for the task with this identity, and wait until it has.
+
+        If one has to, so many more open it at the same time, for the next tasks.
+        """
+        if not self._serves(task) and not self._spares:
+            self.end()
+            self._spares = [self._open() for _ in range(1 + ahead)]
+        self._session_of(task).wait_until_ready(limit_s)
+        self._wait_until_ready()
+
+    def _serves(self, task: str) -> bool:
+        return self._session is not None and self._session.alive and self._reference.task == task
 
     def _session_of(self, task: str) -> ChildSession:
-        if self._session is None or not self._session.alive or self._reference.task != task:
-            self._drop()
-            self._session, self._spare = self._spare or self._open(), None
+        if self._session is None or not self._serves(task):
+            self.end()
+            self._session = self._spares.pop() if self._spares else self._open()
             self._reference = _Reference(task)
         return self._session
 
     def _measure(self, job: MeasureJob, task: str, on_look: OnLook, limit_s: float) -> LaunchOutcome:
         session = self._session_of(task)
-        if self._observers.ahead and self._spare is None:
-            self._spare = self._open()
+        if self._observers.ahead and not self._spares:
+            self._spares = [self._open()]
         job = replace(job, weight_seed=self._reference.weight_seed)
         arms: dict[str, Observation] = {}
         try:
@@ -338,11 +346,12 @@ class LauncherClient:
         anchor = self._anchor(job)
         logs = {"candidate": arms["candidate"].log if "candidate" in arms else "", "anchor": self._reference.why_not}
         if not session.alive or "memory" in failed.log:
-            self._drop()  # it holds memory
+            self.end()  # it holds memory
         captures = {arm: NO_CAPTURE not in log for arm, log in logs.items()}
         cells = replace(job, captures=captures, flush_bytes=2 * (self._target.l2_bytes or 64 << 20))
         _wait_for_ends(arms)
         self._wait_until_ready()
+        on_look(None)
         # The module itself is run: what it does in its cell is what is said of it.
         run = self._worker.run(cells, limit_s, on_look)
         return LaunchOutcome(run, f"not lifted: {failed.log}" if _is_ok(run) else "", anchor)
@@ -387,18 +396,18 @@ class LauncherClient:
             return "a kernel"
         return f"called as it is: {self._reference.why_not}" if self._reference.why_not else "lifted"
 
-    def _drop(self) -> None:
+    def end(self) -> None:
+        """End the launcher; the next measurement has another."""
         if self._session is not None:
             self._session.close()
             self._session = None
         self._reference = _Reference()
 
     def close(self) -> None:
-        """End the launcher and the observers."""
-        self._drop()
-        if self._spare is not None:
-            self._spare.close()
-            self._spare = None
+        """End all launchers and the observers."""
+        self.end()
+        while self._spares:
+            self._spares.pop().close()
         self._observers.close()
 
 

@@ -63,6 +63,8 @@ _CHECKED_HOW: dict[Language, CheckedHow] = {
 }
 _CHECK_START_S = 30.0
 """For starting a process and running the reference, beyond the time that a check itself may take."""
+OPENED_AHEAD, LARGE_BYTES = 3, 64 << 30
+"""Processes that open a GPU of so much memory for tasks to come; each of them takes about 0.5 GB of it."""
 _REFUSALS = (
     *("PermissionError", "Permission denied", "No such file or directory"),
     *("Network is unreachable", "Operation not permitted"),
@@ -81,7 +83,8 @@ class Limits:
 
     `inductor_s` is what a module that uses `torch.compile` may take longer, per workload: it compiles in its first
     call. `trace_s` bounds the processor time of tracing one workload. `looks` are the numbers of blocks after which a
-    workload's timing may end. `memory_share` is the part of the device's memory that a measurement may reckon with.
+    workload's timing may end; with `controls`, the anchor is timed in both roles, too. `memory_share` is the part of
+    the device's memory that a measurement may reckon with.
     """
 
     compile_s: float = 60.0
@@ -92,6 +95,7 @@ class Limits:
     memory: int = 8 << 30
     time_s: float = 0.8
     looks: tuple[int, ...] = LOOKS
+    controls: bool = True
     memory_share: float = 1.0
 
 
@@ -366,6 +370,7 @@ class LocalExecutor:
             call_timeout_s=self._limits.call_s + inductor_s,
             time_s=self._limits.time_s,
             looks=self._limits.looks,
+            controls=self._limits.controls,
             sighting=beat is not None,
             cell_plans=self._plans(signatures, "cells"),  # also for a module that turns out not to be lifted
             launch_plans=self._plans(signatures, "launched") if launched else (),
@@ -377,6 +382,7 @@ class LocalExecutor:
                 if self._turn is None:  # what opens the device would disturb the other's timing
                     self._launcher.open_ahead()
             else:
+                looks(None)
                 done = LaunchOutcome(self._worker.run(job, limit_s, looks), "", "")
         if done.reply.timed_out and time.monotonic() >= self._end:
             raise TaskError(f"the deadline came before {task.name} was measured", hint="give it longer with --deadline")
@@ -397,15 +403,19 @@ class LocalExecutor:
         )
 
     def open(self, task: Task) -> None:
-        """Have a process open the GPU for measurements of a task, and wait until it has; nothing on a CPU."""
-        if self._target.kind == "cuda":
-            with self._device:
-                self._launcher.open(task.sha256, self._limits.measure_s)
+        """Have a process open the GPU for measurements of a task, and wait until it has; nothing on a CPU.
 
-    def end_processes(self) -> None:
-        """End the processes that have the GPU open; the next measurement starts others."""
+        On a large GPU more are opened at the same time, for the next tasks: that takes them hardly longer.
+        """
+        if self._target.kind == "cuda":
+            ahead = OPENED_AHEAD if (self._target.memory_bytes or 0) >= LARGE_BYTES else 0
+            with self._device:
+                self._launcher.open(task.sha256, self._limits.measure_s, ahead)
+
+    def end_process(self) -> None:
+        """End the process that has measured on the GPU; the next measurement is made by another."""
         with self._device:
-            self._launcher.close()
+            self._launcher.end()
 
     @contextlib.contextmanager
     def until(self, end: float) -> Generator[None]:
@@ -448,7 +458,8 @@ class LocalExecutor:
         """End the worker and all its children, also while other threads measure: they get a `WorkerError`."""
         self._worker.close()
         self._checker.close()
-        self.end_processes()
+        with self._device:
+            self._launcher.close()
 
 
 def _kernel(candidate: Candidate, build: Build) -> BuiltKernel:

@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 
 LAUNCHER_IDLE_S = 120.0
 OBSERVER_IDLE_S = 600.0
-LOOK_S = 60.0
+LOOK_S = 600.0
+"""For an answer, which may wait until another process has prepared its own measurement and had its turn."""
 
 
 def probe(job: ProbeJob, answer: Channel) -> None:

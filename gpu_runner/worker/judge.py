@@ -24,7 +24,7 @@ from forewarp.gpu_runner.worker.least import Unprotected
 from forewarp.gpu_runner.worker.problem import ReferenceFailed
 from forewarp.gpu_runner.worker.requests import JudgedStatus, Judgement, MeasureJob, TimingLook
 from forewarp.gpu_runner.worker.stage import Stage
-from forewarp.gpu_runner.worker.timing import Bench, DeviceHung, Schedule, each_workload
+from forewarp.gpu_runner.worker.timing import CONTROL_BLOCKS, Bench, DeviceHung, Schedule, each_workload
 from forewarp.gpu_runner.worker.tracebacks import format_error
 
 T = TypeVar("T")
@@ -119,6 +119,7 @@ class Judge:
                 time_s=self.job.time_s,
                 verify=lambda slot: self._timed("check", lambda: self._verify(bench, stage, slot)),
                 ask=self.ask,
+                controls=CONTROL_BLOCKS if self.job.controls else 0,
                 sighting=self.job.sighting and not again,
             )
             timed = self._timed("time", schedule.run)

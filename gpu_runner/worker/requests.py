@@ -131,10 +131,11 @@ class BuiltKernel:
 class MeasureJob(TaskJob):
     """Judge and time `candidate` against `anchor`, the reference where that is None.
 
-    Per workload, `launch_plans` and `cell_plans` say how memory is used by the launcher and in cells. `sighting` says
-    that there is a speed-up to beat. In cells on a GPU, modules that `captures` names by arm may be captured as graphs,
-    and `flush_bytes` are written before each call of a burst. `weight_seed` 0 has weights drawn anew; lifted programs
-    are captured and called with inputs and numbers from `random_seed`.
+    Per workload, `launch_plans` and `cell_plans` say how memory is used by the launcher and in cells. `controls` says
+    that the anchor is timed in both roles, too, `sighting` that there is a speed-up to beat. In cells on a GPU, modules
+    that `captures` names by arm may be captured as graphs, and `flush_bytes` are written before each call of a burst.
+    `weight_seed` 0 has weights drawn anew; lifted programs are captured and called with inputs and numbers from
+    `random_seed`.
     """
 
     run = "forewarp.gpu_runner.worker.jobs:measure"
@@ -144,6 +145,7 @@ class MeasureJob(TaskJob):
     call_timeout_s: float
     time_s: float
     looks: tuple[int, ...]
+    controls: bool = True
     sighting: bool = False
     cell_plans: tuple[Plan, ...]
     launch_plans: tuple[Plan, ...] = ()

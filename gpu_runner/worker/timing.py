@@ -119,8 +119,8 @@ def each_workload(count: int, visit: Callable[[int, bool], LookAnswer]) -> bool:
 class Schedule:
     """Timing of one workload. `verify(slot)` compares outputs and returns the error; `ask` asks the controller.
 
-    `index` and `of` place the workload among all. `sighting` asks for a look before those of `looks`. After `run`,
-    `ended` is what the controller said last.
+    `index` and `of` place the workload among all; `controls` are the blocks of the anchor in both roles. `sighting`
+    asks for a look before those of `looks`. After `run`, `ended` is what the controller said last.
     """
 
     def __init__(
@@ -133,11 +133,13 @@ class Schedule:
         time_s: float,
         verify: Callable[[int], float],
         ask: Callable[[TimingLook], LookAnswer],
+        controls: int = CONTROL_BLOCKS,
         sighting: bool = False,
     ) -> None:
         self.bench, self.stage, self.verify, self.ask = bench, stage, verify, ask
         self.index, self.of, self.workload = index, len(bench.workloads), bench.workloads[index].name
         self.looks, self.time_s, self.sighting = tuple(looks), time_s, sighting
+        self.controls = controls
         self.ended: LookAnswer = "enough"
         self.chance = random.Random()
         self.worst = self.verify_s = 0.0
@@ -182,7 +184,7 @@ class Schedule:
             while taken < look:
                 self._block(taken, first=taken == 0, last=taken + 1 == look)
                 taken += 1
-                if controls < CONTROL_BLOCKS:
+                if controls < self.controls:
                     self._control()
                     controls += 1
             if number + 1 == len(looks):
@@ -194,7 +196,7 @@ class Schedule:
             if self.ended == "enough":
                 break
         # A measurement that ends early still owes its control, unless the kernels are slow.
-        while controls < CONTROL_BLOCKS and time.perf_counter() < deadline:
+        while controls < self.controls and time.perf_counter() < deadline:
             self._control()
             controls += 1
         for condition in self.bench.conditions:

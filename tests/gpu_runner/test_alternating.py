@@ -32,6 +32,8 @@ def order(first: int, stops: Sequence[int] = (STRETCHES, STRETCHES), workloads: 
         side = alternating._Side(number)
         side.begin(baton)
         with side:
+            if stops[number]:
+                side(None)
             for workload in range(workloads):
                 for stretch in range(1, stops[number] + 1):
                     seen.append("AB"[number])
@@ -56,6 +58,33 @@ def test_stretches_come_in_blocks_that_cancel_drift() -> None:
 def test_a_side_that_is_left_alone_stops() -> None:
     assert order(0, (STRETCHES, 1)) == "AB"
     assert order(0, (0, STRETCHES)) == "B"
+
+
+def test_no_side_times_while_the_other_one_prepares() -> None:
+    baton = alternating._Baton(0)
+    seen: list[str] = []
+    prepared = threading.Event()
+
+    def runs(number: int) -> None:
+        side = alternating._Side(number)
+        side.begin(baton)
+        with side:
+            if number == 1:
+                prepared.wait(10)
+                seen.append("prepared")
+            side(None)
+            seen.append("AB"[number])
+
+    threads = [threading.Thread(target=runs, args=(n,), daemon=True) for n in (0, 1)]
+    for thread in threads:
+        thread.start()
+    threads[0].join(0.2)
+    assert not seen
+    assert threads[0].is_alive()
+    prepared.set()
+    for thread in threads:
+        thread.join(10)
+    assert seen == ["prepared", "A", "B"]
 
 
 def test_a_measurement_that_begins_anew_counts_anew() -> None:

@@ -82,6 +82,12 @@ def test_controls_lie_between_the_blocks() -> None:
     assert kinds == ["block", "control"] * 20 + ["block"] * (BLOCKS - 20)
 
 
+def test_two_processes_of_one_kernel_need_no_controls() -> None:
+    bench = Recorded()
+    scheduled(bench, looks=(BLOCKS,), controls=0, time_s=60.0, verify=bench.verify, ask=lambda _: "enough").run()
+    assert not blocks(bench).count("BBBB")
+
+
 def test_a_timing_that_ends_early_still_gets_all_its_controls() -> None:
     bench = Recorded()
     schedule = scheduled(bench, looks=(12, BLOCKS), time_s=60.0, verify=lambda _: 0.0, ask=lambda _: "enough")

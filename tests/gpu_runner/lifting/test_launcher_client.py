@@ -16,6 +16,7 @@ from forewarp.gpu_runner.executors.launcher import LauncherClient
 from forewarp.gpu_runner.worker.memory import Plan
 from forewarp.gpu_runner.worker.requests import (
     BuiltKernel,
+    LauncherJob,
     LaunchRequest,
     MeasureJob,
     ObserveRequest,
@@ -163,12 +164,26 @@ def test_the_reference_is_observed_once_per_task_and_its_strides_are_told() -> N
 def test_a_launcher_that_was_opened_for_a_task_is_waited_for_once_and_measures() -> None:
     worker = Worker(observe=LIFTED, launcher=RESULT)
     launching = client(worker)
-    launching.open("task", 3.0)
-    launching.open("task", 3.0)
+    launching.open("task", 3.0, 0)
+    launching.open("task", 3.0, 0)
     launching.measure(job(language="triton"), "task", lambda _: "on", 10.0)
     assert (worker.kinds(), worker.waited_for) == (["observe", "launcher"], 1)
-    launching.open("other", 3.0)
+    launching.open("other", 3.0, 0)
     assert (worker.kinds()[2:], worker.waited_for) == ([], 2)
+
+
+def test_launchers_that_are_opened_together_each_serve_one_task() -> None:
+    worker = Worker(observe=LIFTED, launcher=RESULT)
+    launching = client(worker)
+    for task in ("one", "two", "three", "four"):
+        launching.open(task, 3.0, 2)
+        assert worker.opening() == 0
+        launching.measure(job(language="triton"), task, lambda _: "on", 10.0)
+        launching.end()
+    assert worker.waited_for == 6
+    assert sum(isinstance(s.job, LauncherJob) and not s.gone for s in worker.sessions) == 2
+    launching.close()
+    assert all(s.gone for s in worker.sessions if isinstance(s.job, LauncherJob))
 
 
 def test_all_candidates_of_a_task_get_the_weights_that_its_reference_was_lifted_with() -> None:
