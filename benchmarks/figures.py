@@ -122,6 +122,9 @@ def seedless() -> Iterator[Row]:
                 spans = [f"{o['ratio']:.2f} ({o['low']:.2f} to {o['high']:.2f})" for o in (over, quiet)]
                 what = f"winner over {label}, geometric mean of {over['problems']}: all rounds; quiet ones"
                 yield what, target, "; ".join(spans)
+        if best := found.get("over_best"):
+            what = f"winner over the fastest of these, problem by problem, geometric mean of {best['problems']}"
+            yield what, "1", f"{best['ratio']:.2f} ({best['low']:.2f} to {best['high']:.2f})"
         yield (
             "seconds of a search; to its first measured candidate, median",
             "",
@@ -155,7 +158,7 @@ def trust() -> Iterator[Row]:
     """Cheats, honest kernels and faults."""
     other = load("h200/elsewhere.json")["results"]
     accepted = ", ".join(f"{name} accepts {_accepted(rows)}" for name, rows in other.items())
-    for name in ("trust_h100.json", "trust_cpu.json"):
+    for name in ("trust_h200.json", "trust_cpu.json"):
         found = load(name)
         cheats, honest = found["cheats"], found["honest"]
         yield (
@@ -707,17 +710,17 @@ def readme() -> Iterator[Row]:
         "≤ 0.6 s",
     )
     by_device = [
-        [r for r in load(f"{name}.json")["summary"] if not r["extra"]] for name in ("busy_machine", "busy_machine_h100")
+        [r for r in load(f"{name}.json")["summary"] if not r["extra"]] for name in ("busy_machine", "busy_machine_h200")
     ]
     yield (
-        "a kernel against itself, quiet and beside busy processes: false `faster`/`slower`, CPU; H100",
+        "a kernel against itself, quiet and beside busy processes: false `faster`/`slower`, CPU; H200",
         "; ".join(f"{sum(_told(r) for r in rows)} of {sum(r['measurements'] for r in rows)}" for rows in by_device),
         "≤ 1 %",
     )
-    trusted = [load(f"trust_{name}.json") for name in ("h100", "cpu")]
+    trusted = [load(f"trust_{name}.json") for name in ("h200", "cpu")]
     for kind, title in (("cheats", "cheats as they should be"), ("honest", "honest kernels believed")):
         counts = "; ".join(_believed(t[kind]) for t in trusted)
-        yield f"{title}: H100; CPU", counts, "all"
+        yield f"{title}: H200; CPU", counts, "all"
 
 
 def _pair(found: dict[str, Any]) -> str:
@@ -1042,7 +1045,7 @@ BUSY = (
 
 def busy() -> Iterator[Row]:
     """Yield false verdicts, coverage and slow-downs found by the number of busy processes; misses bold."""
-    for name, device in (("busy_machine", "CPU"), ("busy_machine_h100", "H100")):
+    for name, device in (("busy_machine", "CPU"), ("busy_machine_h200", "H200")):
         found = load(f"{name}.json")["summary"]
         by_kind = {(r["extra"] > 0, r["busy"]): r for r in found}
         for beside in sorted({r["busy"] for r in found}):

@@ -168,7 +168,10 @@ def one(
 
 
 def summary(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the share of problems with a winner that is right in a plain process, and its speed-ups in the mean."""
+    """Return the share of problems with a winner that is right in a plain process, and its speed-ups in the mean.
+
+    `over_best` is over the fastest of the other ways, chosen for each problem by these very times.
+    """
     right = {n: r["plain"] for n, r in rows.items() if r.get("plain", {}).get("right", {}).get("winner")}
     arms = sorted({arm for p in right.values() for arm in p.get("over", {})})
 
@@ -183,6 +186,7 @@ def summary(rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "share": len(right) / len(rows),
         "over": means("over"),
         "quiet": means("quiet"),
+        "over_best": mean([min(o["ratio"] for o in p["over"].values()) for p in right.values()]) if right else None,
         "wall_s": statistics.median(r["wall_s"] for r in rows.values()),
         "first_s": statistics.median(firsts) if firsts else None,
     }

@@ -1,7 +1,7 @@
 """Run every known cheat and every honest kernel, and make the page that says what came of them.
 
     python benchmarks/trust.py --device cpu --out benchmarks/results/trust_cpu.json
-    python benchmarks/trust.py --device cuda --out benchmarks/results/trust_h100.json
+    python benchmarks/trust.py --device cuda --out benchmarks/results/trust_h200.json
     python benchmarks/trust.py --table        # docs/trust.md from the committed results
 
 Cheats and honest kernels are those of `tests/cheats` and `tests/honest`. On CUDA those are left out that differ little
@@ -200,7 +200,7 @@ forewarp doctor                        # the protections that hold on this machi
 forewarp validate path/to/problem.py   # can this task be answered without computing anything?
 ```
 
-`benchmarks/trust.py` makes this page from `trust_cpu.json`, `trust_h100.json` and `protections.json` in
+`benchmarks/trust.py` makes this page from `trust_cpu.json`, `trust_h200.json` and `protections.json` in
 `benchmarks/results/`. The candidates are in `tests/cheats` and `tests/honest`; `pytest` runs them too.
 
 - The last column of the table says how many of a row's cheats in Python an *ordinary harness* accepts, and the largest
