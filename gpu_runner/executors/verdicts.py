@@ -110,7 +110,8 @@ class Looks:
     def _upper_end(self, look: TimingLook) -> float:
         """Return the upper end of the mean speed-up over the workloads seen, at the level that this test gets."""
         # As if it were the only look: this test has a level of its own.
-        self._seen[look.index] = _timing(replace(look.samples, looks=1), self._target)
+        timed = replace(look.samples, looks=1, session_sd=session_sd(self._target, look.samples))
+        self._seen[look.index] = statistics.timing(timed)
         self._tests += self._all_seen(look)
         k = max(self._tests, 1)
         one_sided = STOPPING_ERROR / (k * (k + 1))
@@ -122,14 +123,10 @@ def timings_of(judged: Judgement, target: Target) -> tuple[WorkloadTiming, ...]:
     # Timing that ended early had a sighting to end at, besides the looks that were planned.
     sighted = int(judged.stopped_early)
     others = judged.conditions.get("other_processors", 0.0)
-    timed = (replace(t, looks=t.looks + sighted) for t in judged.timings)
-    return tuple(_timing(t, target, others) for t in timed)
-
-
-def _timing(timed: Samples, target: Target, others: float = 0.0) -> WorkloadTiming:
-    """Summarise one workload's samples; processors that `others` kept busy add to the spread."""
-    spread = session_sd(target, timed, others)
-    return statistics.timing(replace(timed, session_sd=spread))
+    return tuple(
+        statistics.timing(replace(t, looks=t.looks + sighted, session_sd=session_sd(target, t, others)))
+        for t in judged.timings
+    )
 
 
 def measurement_of(

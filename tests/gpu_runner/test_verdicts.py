@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import replace
 
@@ -64,18 +65,31 @@ def test_a_reply_becomes_a_measurement_with_all_that_it_took() -> None:
     ],
 )
 def test_what_is_not_the_candidates_fault_is_no_measurement(status: str, error: type[Exception], word: str) -> None:
-    with pytest.raises(error, match=word):
+    with pytest.raises(error, match=word) as raised:
         replied(Judgement(status=status, tier="T0", log="memory"))
+    if isinstance(raised.value, WorkerError):
+        assert raised.value.lost_s == 2.0
 
 
-def test_a_program_that_throws_for_want_of_memory_is_out_of_it() -> None:
+@pytest.mark.parametrize("status", ["crashed", "runtime_error", "timeout"])
+def test_a_program_that_throws_for_want_of_memory_is_out_of_it(status: str) -> None:
     thrown = "terminate called after throwing an instance of 'std::bad_alloc'"
-    assert replied(Judgement(status="crashed", tier="T0"), thrown).status == "out_of_memory"
+    assert replied(Judgement(status=status, tier="T0"), thrown).status == "out_of_memory"
     assert replied(answer(50e-6, 100e-6), thrown).status == "ok"
 
 
 def test_a_mode_without_a_known_spread_has_none() -> None:
     assert session_sd(known_targets()["h200"], Samples("only", 24 * (1e-4,), 24 * (1e-4,), 0.0, mode="native")) == 0.0
+    assert session_sd(detect_cpu(), Samples("only", 24 * (1e-4,), 24 * (1e-4,), 0.0, mode="stream"), 2.0) == 0.0
+
+
+def test_a_timing_that_ended_early_had_a_look_more() -> None:
+    planned = replace(answer(50e-6, 100e-6).timings[0], looks=4)
+    looks = [
+        timings_of(Judgement(status="ok", timings=(planned,), stopped_early=early), known_targets()["h200"])[0].looks
+        for early in (False, True)
+    ]
+    assert looks == [4, 5]
 
 
 def test_a_clear_gain_is_faster() -> None:
@@ -115,6 +129,8 @@ def test_a_time_at_the_floor_is_possible(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(verdicts, "floor_s", lambda signature, target: 50e-6)
     assert measured(answer(50e-6, 100e-6)).verdict == "faster"
     assert measured(answer(49e-6, 100e-6)).verdict == "impossible"
+    assert measured(answer(49e-6, 50e-6)).verdict == "impossible"
+    assert measured(answer(30e-6, 49e-6)).verdict == "faster"
 
 
 @pytest.mark.parametrize(
@@ -135,20 +151,23 @@ def test_sessions_differ_by_a_share_and_by_an_offset(mode: TimingMode, kind: str
     assert session_sd(target, samples) == pytest.approx(percent / 100)
 
 
-@pytest.mark.parametrize("kind", ["cpu", "cuda"])
-def test_processors_that_others_keep_busy_make_a_cpu_less_sure(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "kind", "percent"), [("native", "cpu", 0.2), ("call", "cpu", 2.0), ("call", "cuda", 0.0)]
+)
+def test_processors_that_others_keep_busy_make_a_cpu_less_sure(mode: TimingMode, kind: str, percent: float) -> None:
     target = known_targets()["h200"] if kind == "cuda" else detect_cpu()
-    judged = replace(answer(100e-6, 100e-6), conditions={"other_processors": 2.0})
-    samples = replace(judged.timings[0], mode="native" if kind == "cpu" else "graph")
-    document = replace(judged, timings=(samples,))
-    spread = session_sd(target, samples)
-    (timed,) = timings_of(document, target)
-    assert timed.session_sd == pytest.approx(math.hypot(spread, 0.002 * (kind == "cpu")))
+    samples = replace(answer(100e-6, 100e-6).timings[0], mode=mode)
+    alone = session_sd(target, samples)
+    for conditions, more in (({}, 0.0), ({"other_processors": 2.0}, percent / 100)):
+        (timed,) = timings_of(Judgement(status="ok", timings=(samples,), conditions=conditions), target)
+        assert timed.session_sd == pytest.approx(math.hypot(alone, more))
 
 
 def test_native_code_of_which_every_call_counts_says_so_and_is_less_sure() -> None:
     samples = Samples("only", 50 * (100e-6, 300e-6), 100 * (200e-6,), 0.0, mode="native")
     assert session_sd(detect_cpu(), samples) == pytest.approx(math.hypot(0.005, 5e-6 / 200e-6))
+    # One and two percent for one and two busy processes, a third of one without any.
+    assert session_sd(detect_cpu(), samples, 2.0) == pytest.approx(math.hypot(0.005, 5e-6 / 200e-6, 0.02))
     found = measured(Judgement(status="ok", tier="T1", timings=(samples,)))
     assert found.speedup == pytest.approx(1.0)
     assert found.checks == (f"only: {verdicts.UNEVEN_CALLS}",)
@@ -169,3 +188,14 @@ def test_a_clock_that_gave_no_times_is_nobodys_cheat(candidate_s: tuple[float, .
         measured(document)
     assert "neither task nor candidate is to blame" in str(raised.value)
     assert "run the command again" in str(raised.value.hint)
+    # In a cell the candidate can reach the clock: it may be to blame.
+    assert measured(replace(document, tier="T1")).status == "ok"
+
+
+@pytest.mark.parametrize(("lost", "fails"), [(20, False), (21, True)])
+def test_a_tenth_of_the_calls_may_come_out_without_a_time(lost: int, fails: bool) -> None:
+    judged = answer(40e-6, 100e-6)
+    candidate = lost // 2 * (NO_TIME,) + (lost - lost // 2) * (NO_TIME / 2,) + (100 - lost) * (40e-6,)
+    document = replace(judged, timings=(replace(judged.timings[0], candidate_s=candidate),))
+    with pytest.raises(WorkerError, match="came out with no time") if fails else contextlib.nullcontext():
+        assert measured(document, bytes_moved=0).status == "ok"
