@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.stats import mstats
 
 from forewarp.core.values import Verdict
 from forewarp.gpu_runner import statistics
@@ -36,6 +37,32 @@ def test_block_log_ratio_by_hand() -> None:
     # Two blocks; candidate 1 s and 4 s (geometric mean 2), anchor 8 s twice: log(8/2); then equal arms: 0.
     ratios = PairedSamples([1.0, 4.0, 3.0, 3.0], [8.0, 8.0, 3.0, 3.0]).log_ratios()
     assert ratios == pytest.approx([math.log(4), 0.0])
+
+
+def of_ratios(ratios: Sequence[float]) -> PairedSamples:
+    """Return blocks with these log-ratios, of which no two have the same times: a fine timer's."""
+    candidate = 1e-4 * (1 + 1e-6 * np.arange(len(ratios)))
+    return PairedSamples(np.repeat(candidate, 2), np.repeat(candidate * np.exp(ratios), 2))
+
+
+def test_error_of_four_blocks_by_hand() -> None:
+    # Nothing is trimmed of four. Squares sum to 20; stretches are three long, so that neighbours count by two thirds
+    # (products sum to 5) and those next to them by a third (products sum to -6), in both directions.
+    estimate = of_ratios([-0.03, -0.01, 0.01, 0.03]).estimate()
+    variance = (20 / 3 + 2 * (5 * 2 / 3 - 6 / 3) / 3) * 1e-4
+    assert estimate.centre == pytest.approx(0.0, abs=1e-9)
+    assert estimate.error == pytest.approx(math.sqrt(variance / 4), rel=1e-4)
+
+
+@pytest.mark.parametrize("blocks", [10, 15, 30])
+def test_blocks_that_share_nothing_have_tukeys_and_mclaughlins_interval(blocks: int) -> None:
+    ordered = np.sort(np.random.default_rng(blocks).normal(0.02, 0.01, blocks))
+    # High and low in turn: neighbours are less alike than chance has it, for which nothing is taken off.
+    ratios = [float(ordered[i // 2 if i % 2 else -1 - i // 2]) for i in range(blocks)]
+    low, high = mstats.trimmed_mean_ci(ratios, limits=(0.2, 0.2), alpha=0.05)
+    estimate = of_ratios(ratios).estimate()
+    assert estimate.centre == pytest.approx((low + high) / 2)
+    assert estimate.half_width(0.95) == pytest.approx((high - low) / 2, rel=0.005)
 
 
 def test_drift_cancels_within_a_block() -> None:
@@ -115,6 +142,17 @@ def test_calls_that_are_slow_now_and_then_all_count(slow: Callable[[int], bool],
     assert timed.low < 1 / (1 + 2 * share) < timed.high
 
 
+def test_only_native_code_has_calls_that_all_count() -> None:
+    uneven = native(lambda i: i % 2 == 0)
+    assert statistics.pairs_of(uneven).all_count()
+    assert not any(statistics.pairs_of(replace(uneven, mode=mode)).all_count() for mode in ("call", "stream", "graph"))
+
+
+@pytest.mark.parametrize(("blocks", "all_count"), [(11, True), (12, False)])
+def test_twelve_blocks_tell_whether_calls_are_even(blocks: int, all_count: bool) -> None:
+    assert statistics.pairs_of(replace(samples(0.0, blocks), mode="native")).all_count() == all_count
+
+
 def test_few_blocks_of_native_code_leave_no_call_out() -> None:
     """Six blocks are too few to tell noise from a candidate that is slow every second time."""
     assert statistics.timing(native(lambda i: i % 2 == 0, blocks=6, held_up=0.0)).speedup == pytest.approx(
@@ -148,6 +186,22 @@ def test_a_coarse_timer_is_not_taken_for_certainty() -> None:
     assert statistics.settled(replace(one, looks=5)) == ""
 
 
+@pytest.mark.parametrize(("noise", "most"), [(0.0, 1.0), (0.1, 1.0), (0.2, 1.0), (0.5, 0.25)])
+def test_the_grain_covers_what_rounding_leaves_and_falls_with_noise(noise: float, most: float) -> None:
+    """Variance of the error that rounding leaves in two means of 100 µs, over all places between ticks of 2 µs."""
+    rng, grains, left, ticks = np.random.default_rng(0), list[float](), list[float](), np.arange(40, 61)
+    for place in np.linspace(50.0, 51.0, 40, endpoint=False):
+        arms = [np.round(place + noise * rng.normal(size=400)) for _ in range(2)]
+        arms[0][:2] = 50.0, 51.0  # so that the tick can be seen
+        grains.append(PairedSamples(2e-6 * arms[0], 2e-6 * arms[1]).grain())
+        edges = stats.norm.cdf((np.arange(39.5, 61.5) - place) / noise) if noise else np.arange(39.5, 61.5) > place
+        mean = float(ticks @ np.diff(edges.astype(float)))
+        left.append(2 * (mean / place - 1) ** 2)
+    whole = 2 * (1 / 50.5) ** 2 / 12
+    assert 0.99 * np.mean(left) <= np.mean(grains) <= 1.01 * most * whole
+    assert noise or np.mean(left) == pytest.approx(whole, rel=0.01)
+
+
 def test_ticks_below_the_noise_cost_nothing() -> None:
     candidate, anchor = noisy(0.02, 100, 0.01)
     fine = statistics.compare(PairedSamples(ticked(candidate, 5e-7), ticked(anchor, 5e-7)))
@@ -173,9 +227,18 @@ def test_impossible_times_are_refused(bad: float) -> None:
         statistics.compare(PairedSamples([1.0] * 7 + [bad], [1.0] * 8))
 
 
-def test_arms_of_different_length_are_refused() -> None:
+@pytest.mark.parametrize("lengths", [(10, 12), (12, 10)])
+def test_arms_of_different_length_are_refused(lengths: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="shape"):
-        statistics.compare(PairedSamples([1.0] * 10, [1.0] * 12))
+        statistics.compare(PairedSamples([1.0] * lengths[0], [1.0] * lengths[1]))
+
+
+def test_other_pairs_need_four_blocks_to_be_compared() -> None:
+    three, four = noisy(0.0, 3, 0.01), noisy(0.0, 4, 0.01)
+    few = replace(samples(0.0), control_candidate_s=three[0], control_anchor_s=three[1])
+    enough = replace(samples(0.0), control_candidate_s=four[0], control_anchor_s=four[1])
+    assert statistics.timing(few).control is None
+    assert statistics.timing(enough).control == statistics.compare(PairedSamples(*four))
 
 
 def test_neighbours_that_resemble_each_other_widen_the_interval() -> None:
@@ -294,6 +357,32 @@ def test_a_clock_that_is_nowhere_typical_is_ambiguous() -> None:
     assert timed.verdict == "ambiguous"
 
 
+@pytest.mark.parametrize(("slow", "left", "verdict"), [(25, 25, "faster"), (26, 50, "ambiguous")])
+def test_up_to_half_of_the_blocks_may_have_a_slow_clock(slow: int, left: int, verdict: Verdict) -> None:
+    one = clocked(0.05, 1.9e9, 1.9e9)
+    hz = tuple(f * (0.5 if i % 2 == 0 and i < 2 * slow else 1.0) for i, f in enumerate(one.candidate_hz))
+    timed = statistics.timing(replace(one, candidate_hz=hz))
+    assert (len(timed.log_ratios), timed.verdict) == (left, verdict)
+
+
+@pytest.mark.parametrize(("known", "told"), [(3, False), (4, True)])
+def test_cycles_need_four_blocks_with_a_clock(known: int, told: bool) -> None:
+    one = clocked(0.05, 1.9e9, 1.9e9)
+    hz = tuple(f if i < 2 * known else 0.0 for i, f in enumerate(one.candidate_hz))
+    assert (statistics.timing(replace(one, candidate_hz=hz)).cycles is not None) == told
+
+
+def test_failed_clock_readings_count_in_no_median_of_cycles() -> None:
+    one = clocked(0.05, 1.9e9, 1.8e9, noise=0.05)
+    candidate, anchor = (tuple(f * (i % 3 != 0) for i, f in enumerate(hz)) for hz in (one.candidate_hz, one.anchor_hz))
+    cycles = statistics.timing(replace(one, candidate_hz=candidate, anchor_hz=anchor)).cycles
+    assert cycles is not None
+    seen = [i for i in range(100) if i % 3]
+    assert cycles.candidate_median_s == pytest.approx(1.9e9 * np.median([one.candidate_s[i] for i in seen]))
+    assert cycles.anchor_median_s == pytest.approx(1.8e9 * np.median([one.anchor_s[i] for i in seen]))
+    assert cycles.candidate_s == cycles.anchor_s == ()
+
+
 def test_failed_clock_readings_are_no_slow_clocks() -> None:
     one = clocked(0.05, 1.9e9, 1.9e9)
     timed = statistics.timing(replace(one, candidate_hz=(0.0, *one.candidate_hz[1:])))
@@ -311,8 +400,9 @@ def test_unequal_controls_cast_doubt() -> None:
     assert timed.verdict == "ambiguous"
     assert statistics.overall([timed]) == "ambiguous"
     # What is far beyond the difference between equal arms is no less true for it.
-    clear = replace(samples(0.5), control_candidate_s=candidate, control_anchor_s=anchor)
-    assert statistics.timing(clear).verdict == "faster"
+    for gap, verdict in ((0.5, "faster"), (0.1, "faster"), (-0.1, "slower"), (-0.05, "ambiguous"), (0.0, "ambiguous")):
+        other = replace(samples(gap, noise=0.005), control_candidate_s=candidate, control_anchor_s=anchor)
+        assert statistics.timing(other).verdict == verdict
     fair = noisy(0.0, 25, 0.005, seed=1)
     assert statistics.timing(replace(one, control_candidate_s=fair[0], control_anchor_s=fair[1])).verdict == "faster"
 
@@ -361,6 +451,14 @@ def test_geometric_mean_of_equally_noisy_workloads_is_surer() -> None:
     )
 
 
+def test_two_equally_sure_workloads_have_twice_the_degrees_of_freedom() -> None:
+    one = statistics.timing(samples(0.0, 4))
+    _, low, high = statistics.geometric_mean([one, one])
+    alone, both = (stats.t.ppf(0.975, freedom) for freedom in (3, 6))
+    wanted = math.log(one.high / one.low) / math.sqrt(2) * both / alone
+    assert math.log(high / low) == pytest.approx(wanted, rel=0.02)
+
+
 def test_the_interval_of_the_mean_covers() -> None:
     covered = 0
     for trial in range(400):
@@ -389,6 +487,7 @@ def test_opposite_controls_cancel_in_the_mean() -> None:
         (-1.0, 12, 0.05, "futile"),
         (-0.7, 12, 0.05, ""),
         (0.05, 3, 0.0001, ""),
+        (0.05, 4, 0.0001, "precise"),
     ],
 )
 def test_reasons_to_stop(gap: float, blocks: int, noise: float, reason: str) -> None:
