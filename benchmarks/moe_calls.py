@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import random
 from collections.abc import Callable, Mapping
@@ -92,10 +93,13 @@ def product(tuner: Any, tokens: int, layer: Layer = LAYER, *, first: bool) -> to
         "stride_cn": 1,
         "MUL_ROUTED_WEIGHT": not first,
         "top_k": top_k,
+        "ROUTER_TOPK": layer.top_k,
         "compute_type": tl.bfloat16,
         "SPLIT_K": 1,
     }
-    given = {name: value(name, known) for name in tuner.arg_names if name not in {*RANGES, "EM", "even_Ks"}}
+    usual = {n for n, p in inspect.signature(tuner.base_fn).parameters.items() if p.default is not p.empty}
+    needed = [n for n in tuner.arg_names if n not in {*RANGES, "EM", "even_Ks", *usual} or n in known]
+    given = {name: value(name, known) for name in needed}
     tuner[lambda meta: (triton.cdiv(meta["EM"], meta["BLOCK_SIZE_M"]) * triton.cdiv(n, meta["BLOCK_SIZE_N"]),)](**given)
     return out
 
@@ -104,9 +108,9 @@ def value(name: str, known: Mapping[str, Any]) -> Any:
     """Return what a parameter gets: nothing is quantised, there is no bias, and no way is taken that a flag opens."""
     if name in known:
         return known[name]
-    if name.endswith("_ptr"):
+    if name.endswith(("_ptr", "_desc")):
         return None
-    if name.startswith(("use_", "USE_", "HAS_", "SWAP_", "per_", "naive_")):
+    if name.startswith(("use_", "USE_", "HAS_", "SWAP_", "per_", "naive_", "FUSE_", "MASK_", "c_sorted", "swap_ab")):
         return False
     if name.startswith(("stride_", "group_")):
         return 0

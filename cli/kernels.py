@@ -138,7 +138,8 @@ def _task_of(kernels: Sequence[Kernel]) -> str | None:
     if all(p.suffix == ".py" for p in files):
         return None
     raise UsageError(
-        "it is not clear which task the kernels are for", hint="pass --task TASK; `forewarp tasks` lists some"
+        "it is not clear which task the kernels are for",
+        hint="pass --task TASK, a KernelBench file or a bundled task; `forewarp tasks` lists some",
     )
 
 

@@ -89,7 +89,7 @@ class TuneResult(Part):
     problems: list[str]
     device_s: float = Field(description="Seconds for which the device was held.")
     table: str = Field(description="File or folder that the table was written to; empty where none was asked for.")
-    lock: str = Field(default="", description="Lock file that the choices stand in; empty where none was asked for.")
+    lock: str = Field(default="", description="Lock file that the choices stand in; empty without one.")
     patch: str = Field(description="Change of the file that leaves it the best configurations only, as a unified diff.")
 
     def chosen(self) -> list[ChosenConfiguration]:
@@ -215,6 +215,11 @@ class TuneJob:
             except NotCounted as e:
                 self._problems.append(str(e))
                 continue
+            except CandidateError as e:
+                if self._stopped:
+                    raise
+                self._problems.append(f"{one.space.kernel} in {one.call}: {e}")
+                continue
             found, locked = self._locked(found)
             tuned.append(found)
             self._kernels.append(tuned_kernel(found, locked=locked))
@@ -225,7 +230,11 @@ class TuneJob:
             said = f"{request.deadline_s:g} s were over before everything was compiled and measured"
             self._problems.append(said)
         if not self._kernels:
-            raise CandidateError("no kernel could be forecast: " + "; ".join(self._problems), hint="see --verbose")
+            raise CandidateError("no kernel could be tuned: " + "; ".join(self._problems), hint="see --verbose")
+        guessed = dict.fromkeys(t.observed.space.kernel for t in tuned if t.observed.attempt is not None)
+        if self._lock is not None and guessed:
+            said = f"not locked, because their calls are guesses: {', '.join(guessed)}; name yours with --call"
+            self._problems.append(said)
         self._problems += [
             f"{name}: hooks of its configurations are functions, so the patch leaves them as they are"
             for name in sorted({t.observed.space.kernel for t in tuned if _hooked(t)})
@@ -240,7 +249,7 @@ class TuneJob:
             problems=self._problems,
             device_s=self.device_s,
             table=request.table or "",
-            lock="" if self._lock is None else request.lock or CHOICES_NAME,
+            lock=request.lock or CHOICES_NAME if self._keys_locked else "",
             patch=patch(self._path.name, self._source, tuned),
         )
 
@@ -257,7 +266,6 @@ class TuneJob:
         one = found.observed
         name = f"{one.space.kernel} in {one.call}"
         if one.attempt is not None:
-            self._say(f"{name}: the call is a guess, so its choice is not locked; name yours with --call")
             return found, False
         key = LockKey.of(one.space, one.key, self._target)
         label, stale = self._lock.find(key, [t.label for t in found.tried if not t.problem and not t.proposed])

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from forewarp.core.errors import UsageError
+from forewarp.core.untrusted_text import one_line
 from forewarp.core.values import Target
 from forewarp.gpu_runner.compilers.cubin import codes, digest
 from forewarp.gpu_runner.worker.channel import Channel
@@ -43,6 +44,8 @@ from forewarp.tuning.jobs import (
 )
 from forewarp.tuning.measuring import Timer, differing_results
 
+MOST_SAID = 400
+"""Characters of a problem: an error may print whole tensors."""
 CALL_S = 30.0
 """Most seconds of processor time for one call, its inputs included."""
 GUESS_S = 10.0
@@ -112,7 +115,10 @@ def _compile(job: CompileShareJob) -> dict[str, Any]:
     until = time.monotonic() + job.compile_s
     facts: dict[str, Any] = {}
     with contextlib.ExitStack() as stack:
-        launch = _File(job, stack, _without_device(job, stack)).launch(job.launch)[1]
+        try:
+            launch = _File(job, stack, _without_device(job, stack)).launch(job.launch)[1]
+        except NoCall as e:
+            return {"status": "ok", "log": "", "facts": {str(place): {"problem": str(e)} for place in job.places}}
         for place in job.places:
             if facts and time.monotonic() > until:
                 break
@@ -122,7 +128,10 @@ def _compile(job: CompileShareJob) -> dict[str, Any]:
 
 def _keep_timings(job: KeepTimingsJob) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
-        launch = _File(job, stack, _without_device(job, stack)).launch(job.launch)[1]
+        try:
+            launch = _File(job, stack, _without_device(job, stack)).launch(job.launch)[1]
+        except NoCall as e:
+            return {"status": "ok", "log": "", "problem": str(e)}
         problem = launch.keep_timings({launch.configs[place]: ms for place, ms in job.timings})
     return {"status": "ok", "log": "", "problem": problem}
 
@@ -215,7 +224,8 @@ class _File:
         launches, problem = self._caught(call, named.kernel)
         found = next((one for one in launches if one.kernel == named.kernel), None)
         if found is None:
-            raise NoCall(f"{call.name} does not launch {named.kernel}: {problem}")
+            why = problem or "in another process it did, so what it launches depends on what memory held or a clock"
+            raise NoCall(f"{call.name} does not launch {named.kernel}: {why}")
         return call, found.widened() if self._space else found
 
     def problems(self) -> list[str]:
@@ -223,7 +233,8 @@ class _File:
         if self._seen and not self._missing and not self._named:
             return []
         missing = [f"{name} has several configurations, but was not launched" for name in sorted(self._missing)]
-        return [*([] if self._named else missing), *self._loaded.problems, *self._in_vain.values()]
+        said = [*self._loaded.problems, *self._in_vain.values()]
+        return [*([] if self._named else missing), *(one_line(text)[:MOST_SAID] for text in said)]
 
     def _observed(self, call: FileCall) -> Generator[tuple[FileCall, list[TunedLaunch]]]:
         """Do a call where no device is: with shapes only, which takes no time, then with values if that misses any."""

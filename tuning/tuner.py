@@ -349,6 +349,8 @@ def _nothing_launched(calls: Sequence[str], tuners: Mapping[str, int], problems:
         what, hint = "the file has no kernel under @triton.autotune", f"put {listing} above one"
     elif tuners and max(tuners.values()) < 2:
         what, hint = f"there is nothing to choose for {', '.join(tuners)}", f"list several configurations: {listing}"
+    if any("ModuleNotFoundError" in p for p in problems):
+        hint = "install what the file imports, or pass --python PATH, a Python that has it"
     said = "".join(f"\n- {p}" for p in problems[:MOST_PROBLEMS])
     return CandidateError(what + said, hint=hint or f"have the file call them itself, or {CALLS}")
 

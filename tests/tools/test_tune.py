@@ -424,6 +424,38 @@ def test_tensors_of_a_call_are_named_and_take_no_memory(library: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_kernel_that_is_not_launched_again_keeps_its_forecasts_and_does_not_end_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "scale.py"
+    path.write_text(
+        f"{SOURCE}\nDONE = []\n\ndef second(n):\n    DONE.append(n)\n    return run(n) if DONE[1:] else None\n"
+    )
+    request = TuneRequest(
+        file=str(path), calls=["second(1)", "second(4096)", "run"], target="h200", compile=1, measure=0
+    )
+    tuned = tune_file(request)
+    assert [(k.call, k.chosen_by, bool(k.compiled)) for k in tuned.kernels] == [
+        ("second(4096)", "forecast", False),
+    ]
+    assert any("second(4096) does not launch scale" in problem for problem in tuned.problems)
+
+
+def test_an_error_that_prints_a_tensor_is_shortened(tmp_path: Path) -> None:
+    path = tmp_path / "scale.py"
+    path.write_text(f"{SOURCE}\ndef broken(n):\n    raise ValueError(str(list(range(n))))\n")
+    with pytest.raises(CandidateError, match=r"broken\(900\): ValueError") as refused:
+        tune_file(TuneRequest(file=str(path), calls=["broken(900)"], target="h200", measure=0))
+    assert max(map(len, str(refused.value).splitlines())) < 500
+
+
+def test_what_a_file_cannot_import_is_to_be_installed(tmp_path: Path) -> None:
+    path = tmp_path / "scale.py"
+    path.write_text(SOURCE.replace("    x = torch", "    import not_installed_here\n    x = torch"))
+    with pytest.raises(CandidateError, match="ModuleNotFoundError") as refused:
+        tune_file(TuneRequest(file=str(path), target="h200", measure=0))
+    assert "install what the file imports" in str(refused.value.hint)
+
+
+@pytest.mark.slow
 def test_configurations_beyond_the_files_own_are_told_and_not_chosen_unmeasured(kernel: Path) -> None:
     request = TuneRequest(file=str(kernel), calls=["run(1048576)"], target="h200", compile=4, measure=0, space=True)
     [found] = tune_file(request).kernels
