@@ -70,7 +70,7 @@ def _hint(error: Exception) -> str:
 
 def misused(error: CycloptsError, arguments: Sequence[str]) -> int:
     """Report arguments that do not fit the verb, and what one is that is missing."""
-    from cyclopts import MissingArgumentError, UnusedCliTokensError
+    from cyclopts import MissingArgumentError, UnknownOptionError, UnusedCliTokensError
 
     if isinstance(error, UnusedCliTokensError):
         more = " ".join(map(repr, error.unused_tokens or ()))
@@ -84,6 +84,10 @@ def misused(error: CycloptsError, arguments: Sequence[str]) -> int:
         typed = next((a for a in arguments if a in missing.names), None)
         said = f"{typed} needs a value after it" if typed else f"`{command}` needs {missing.name}"
     about = f"{missing.name}: {missing.parameter.help} " if missing and missing.parameter.help else ""
+    if isinstance(error, UnknownOptionError):
+        name = (error.token.keyword or error.token.value).lstrip("-").upper()
+        first = [a.name for a in error.argument_collection if a.field_info.is_positional]
+        about = f"{name} needs no flag: `{command} {' '.join(first)}`. " if name in first else ""
     report(arguments, "usage", said, f"{about}`{command} --help` says what is allowed")
     return USAGE
 

@@ -43,10 +43,12 @@ def first_line(text: str) -> str:
 
 
 def first_error(log: str) -> str:
-    """Return the first line that names an error, and not its kind alone, else the first one that says something."""
-    return first_line(
-        next((line for line in log.splitlines() if re.search(r"(?<!_)error\b", line, re.IGNORECASE)), log)
-    )
+    """Return the first line that names an error, else the first one that says something.
+
+    Lines of code that a traceback shows, which are indented, count only where no other line names one.
+    """
+    named = [line for line in log.splitlines() if re.search(r"(?<!_)error\b", line, re.IGNORECASE)]
+    return first_line(next((line for line in named if not line[:1].isspace()), named[0] if named else log))
 
 
 def clip(text: str, limit: int = 2000) -> str:

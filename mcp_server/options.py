@@ -46,7 +46,7 @@ class ServerOptions(Part):
     )
     base_url: BaseUrl = None
     gate_python: list[Path] = Field(
-        default_factory=list[Path], description="Python that clients may name for `gate_check`; none if left out."
+        default_factory=list[Path], description="Python that clients may name for checks of locks; none if left out."
     )
     keep_warm: float = Field(
         default=120.0, gt=0, description="Seconds after which the measuring process ends that has nothing to do."

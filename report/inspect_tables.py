@@ -105,7 +105,7 @@ def _geometry(launch: LaunchFacts) -> tuple[str, ...]:
     shared = launch.static_shared_bytes + launch.dynamic_shared_bytes
     return (
         f"{grid} × {block}" + (f", {launch.times} times" if launch.times > 1 else ""),
-        "–" if launch.waves is None else f"{launch.waves:.3g}",
+        "–" if launch.waves is None else f"{launch.waves:,.0f}" if launch.waves >= 100 else f"{launch.waves:.3g}",
         "–" if launch.tail is None else f"{launch.tail:.0%}",
         held,
         str(launch.registers),
@@ -152,7 +152,7 @@ def check_lines(check: CpuCheck) -> tuple[str, list[str], list[str]]:
         error = "" if w.error is None else f", error {w.error:.3g} of the tolerance"
         ran = f"{w.programs} of {w.grid} programs"
         shapes.append(f"{w.workload}: {shape or 'as it is'}, {ran}{error} {w.message}".rstrip())
-    findings = [f"{f.kind} at {f.where}: {f.message} ({f.count})" for f in check.findings]
+    findings = [f"{f.kind} at {f.where}: {f.message} (seen {counted(f.count, 'time')})" for f in check.findings]
     return f"{check.how}: {check.status}{but}. {check.message}".strip(), shapes, findings
 
 

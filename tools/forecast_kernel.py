@@ -421,12 +421,13 @@ def _result(known: _Known, k: _Kernel, lines: Sequence[RankedKernel], count: int
 def _summary(known: _Known, k: _Kernel) -> str:
     if k.judged is None or k.forecast is None or k.over_reference is None:
         return ""
-    basis = f"from {wording.counted(len(known.trials), 'trial')} of this task on this device"
+    device = known.opened.executor.target.name
+    basis = f"from {wording.counted(len(known.trials), 'trial')} of this task on {device}"
     first = (k.over_reference.tiers or (k.over_reference,))[0]
     prior = "the broad prior, because " if first.rationale.startswith("prior") else ""
     if prior or not known.trials:
         what = "nothing like it for" if known.trials else "nothing of"
-        basis = f"{prior}{what} this task has been measured on this device yet"
+        basis = f"{prior}{what} this task has been measured on {device} yet"
     return (
         f"{k.judged.advice.capitalize()}: {k.judged.reason}. Forecast {median_of(k.forecast)} (80 % interval) over "
         f"{known.anchor_name} if correct: {basis}."

@@ -162,7 +162,7 @@ def inspect_kernels(
         )
     if request.task is None and request.check:
         raise UsageError(
-            "a check compares a kernel with the reference of a task, and none is given", hint="pass a task, too"
+            "a check compares a kernel with the reference of a task, and none is given", hint="pass --task TASK, too"
         )
     if request.task is None and (request.gradients is not None or request.size):
         raise UsageError(
@@ -335,8 +335,11 @@ def _summary(found: list[KernelInspection], target: Target) -> str:
     many = f"{len(found)} kernels" if len(found) > 1 else Path(found[0].path).name or "The kernel"
     if not failed:
         problems = sum(len(k.problems) for k in found)
-        noted = f"{counted(problems, 'problem')} noted" if problems else "no problem seen"
         checked = [k.check for k in found if k.check is not None]
+        uncoalesced = sum(f.kind == "uncoalesced" for c in checked for f in c.findings)
+        seen = [f"{counted(problems, 'problem')} noted"] * bool(problems)
+        seen += [f"{counted(uncoalesced, 'place')} with uncoalesced accesses"] * bool(uncoalesced)
+        noted = ", ".join(seen) or "no problem seen"
         said = f", {', '.join(sorted({c.how for c in checked}))}: {_outcomes(checked)}" if checked else ""
         where = f" for {target.name}" if any(k.workloads for k in found) else ""
         return f"{many} compiles{where}, {noted}{said}.".replace("kernels compiles", "kernels compile")

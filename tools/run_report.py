@@ -239,7 +239,7 @@ def report(archive: Archive, run_id: str) -> SearchResult:
         device=Device.of(row.target),
         source=source,
         best=best,
-        counts=Counts.of(found, measured_again=max(0, found.spend.measurements - found.measured)),
+        counts=Counts.of(found, measured_again=max(0, archive.spend(row.id, over=True).measurements - found.measured)),
         tiers=[TierLine.of(t, cost=Price.of(t.cost)) for t in found.tiers],
         budget=BudgetUse(spent=Amounts.of(found.spend), limit=Amounts.of(found.budget)),
         account=AccountLines.of(found.account, said=wording.account(found.account)),

@@ -64,7 +64,7 @@ def vllm_keys(calls: Sequence[str]) -> dict[str, int]:
     Raises `UsageError` where none or several differ.
     """
     numbers = {call: [int(n) for n in _NUMBER.findall(call)] for call in calls}
-    same = len({_NUMBER.sub("#", call) for call in calls}) == 1
+    same = len({_NUMBER.sub("#", "".join(call.split())) for call in calls}) == 1
     places = zip(*numbers.values(), strict=True) if same else ()
     columns = [column for column in places if len(calls) == 1 or len(set(column)) > 1]
     if len(set(columns)) != 1 or len(set(columns[0])) != len(calls):

@@ -14,7 +14,6 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -239,11 +238,10 @@ def chosen_card(name: str | None = None) -> Target:
     """
     name = name or os.environ.get(CARD)
     known = devices.known_targets()
-    target = known.get(name.lower()) if name else _own_card()
+    target = known.get(name.lower()) if name else devices.detect_cuda()
     if target is None or target.memory_bandwidth is None:
-        what = f"the card {name!r}" if name else "this machine's GPU"
-        hint = f"name a similar one by card= or {CARD}: {', '.join(known)}"
-        raise UsageError(f"{what} is not known to forewarp", hint=hint)
+        what = f"the card {name!r} is not known to forewarp" if name else "no GPU that forewarp knows is here"
+        raise UsageError(what, hint=f"name a similar one by card= or {CARD}: {', '.join(known)}")
     return target
 
 
@@ -288,8 +286,3 @@ def _at_least_one(keep: int) -> int:
     if keep < 1:
         raise UsageError(f"keep={keep} leaves no configuration", hint="keep at least one")
     return keep
-
-
-@cache
-def _own_card() -> Target | None:
-    return devices.detect_cuda()

@@ -56,6 +56,8 @@ ALL_COUNT: Final = (0.005, 0.01)
 UNEVEN_CALLS: Final = "one arm's calls differ more from each other than the other's, so that all of them count"
 UNRESOLVED: Final = 0.1
 """Share of samples without a time beyond which there is no measurement."""
+NO_DRIVER: Final = "0 active drivers"
+"""Part of Triton's error where a module launches a kernel on a machine without a GPU."""
 WIDEST: Final = 100.0
 """Quotient of an interval's ends beyond which it says nothing."""
 STOPPING_ERROR: Final = 0.01
@@ -150,6 +152,9 @@ def measurement_of(
         status, log = reply.ending(limit_s)
         return measurement_without_times(status, log, target, anchor=anchor, phases=phases, device_s=reply.seconds)
     log = readable("\n".join(t for t in (judged.log, reply.log) if t))
+    if target.kind == "cpu" and NO_DRIVER in log:
+        said = "error: it launches Triton kernels, which need a GPU; without one, forecast it for a target, or check it"
+        log = f"{said}\n{log}"
     if judged.status == MACHINE:
         raise short_of_memory(judged.log, lost_s=reply.seconds)
     if judged.status == "anchor_wrong":

@@ -250,8 +250,10 @@ class Checker(ABC):
         except Exception as e:  # the reference's own code may raise anything
             raise ShapeRefused(f"{type(e).__name__}: {e}") from None
         if sample and not scene.can_be_sampled:
-            how = self.job.how
-            message = f"too slow for a check ({how}) at any shape that the reference can be shrunk to; allow more time"
+            message = (
+                f"too slow for a check ({self.job.how}) at any shape that the reference can be shrunk to; try again "
+                "where less else runs"
+            )
             return unjudged(workload, message, scene.plan.programs)
         with self.started(scene) as judge:
             if isinstance(judge, WorkloadJudgement):

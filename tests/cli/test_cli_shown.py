@@ -253,6 +253,7 @@ def test_no_cell_of_the_candidates_is_a_formula(
         (["optimize"], "`forewarp optimize` needs TASK\n  TASK: Bundled task"),
         (["optimize", "softmax", "--budget"], "--budget needs a value after it\n  --budget: Most measurements."),
         (["-p"], "-p needs a value after it"),
+        (["measure", "a.py", "--task", "b.py"], "TASK needs no flag: `forewarp measure TASK CANDIDATE`."),
         (["apply", "model.py"], "`forewarp apply` needs --with"),
         (["profile", "model.py"], "there is no file model.py"),
         (["tune", "kernels.py"], "kernels.py cannot be read: No such file or directory\n"),

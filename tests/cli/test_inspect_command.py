@@ -92,7 +92,7 @@ def test_a_kernel_is_shown_with_launches_instructions_floor_problems_and_check()
     assert "problem: softmax launches 3 blocks" in text
     assert "CPU-interpreted: incorrect. the outputs differ" in text
     assert "ROWS=37, 37 of 37 programs, error 12.5 of the tolerance" in text
-    assert "out of bounds at softmax, line 12: reads past x (4)" in text
+    assert "out of bounds at softmax, line 12: reads past x (seen 4 times)" in text
     assert all(len(line) <= 100 for line in text.splitlines())
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from forewarp.core.untrusted_text import escaped_json, one_line, printable, spreadsheet_cell
+from forewarp.core.untrusted_text import escaped_json, first_error, one_line, printable, spreadsheet_cell
 
 HOSTILE = {
     "title": "\x1b]0;owned\x07",
@@ -39,6 +39,12 @@ def test_what_people_write_stays() -> None:
 
 def test_bytes_that_are_no_text_are_marked_and_can_be_encoded() -> None:
     assert printable("a\udcffb").encode() == "a\ufffdb".encode()
+
+
+def test_the_error_of_a_traceback_is_not_its_code() -> None:
+    log = 'Traceback (most recent call last):\n  File "a.py", line 1\n    raise ValueError(error)\nValueError: no GPU'
+    assert first_error(log) == "ValueError: no GPU"
+    assert first_error("built\n  a.cu(3): error: no such name") == "a.cu(3): error: no such name"
 
 
 def test_a_line_is_one_line() -> None:

@@ -11,7 +11,7 @@ from support.small_tasks import small_task
 
 from forewarp.core import serde
 from forewarp.core.errors import TaskError, UsageError, WorkerError
-from forewarp.core.values import Build, Measurement, Signature, TensorSpec, TimingMode
+from forewarp.core.values import Build, Measurement, Signature, Target, TensorSpec, TimingMode
 from forewarp.gpu_runner.devices import detect_cpu, known_targets
 from forewarp.gpu_runner.executors import verdicts
 from forewarp.gpu_runner.executors.client import Reply
@@ -36,11 +36,11 @@ def measured(document: Judgement, bytes_moved: int = 8 << 20) -> Measurement:
     return with_times(correct, document, [signature], target)
 
 
-def replied(document: Judgement, log: str = "") -> Measurement:
+def replied(document: Judgement, log: str = "", target: Target | None = None) -> Measurement:
     reply = Reply(serde.to_data(document), log, 2.0, 0.5)
     signature = Signature("only", (TENSOR,), {}, {}, (), (TENSOR,), None, 8 << 20)
     return verdicts.measurement_of(
-        *(reply, small_task(), known_targets()["h200"], [signature], Build("ok", 3.0)),
+        *(reply, small_task(), target or known_targets()["h200"], [signature], Build("ok", 3.0)),
         anchor="reference",
         limit_s=60.0,
         environment={"torch": "2.13"},
@@ -69,6 +69,12 @@ def test_what_is_not_the_candidates_fault_is_no_measurement(status: str, error: 
         replied(Judgement(status=status, tier="T0", log="memory"))
     if isinstance(raised.value, WorkerError):
         assert raised.value.lost_s == 2.0
+
+
+def test_a_module_that_launches_triton_kernels_where_no_gpu_is_needs_one() -> None:
+    failed = Judgement(status="runtime_error", tier="T0", log="RuntimeError: 0 active drivers ([])")
+    assert "which need a GPU" not in replied(failed).log
+    assert replied(failed, target=detect_cpu()).log.startswith("error: it launches Triton kernels, which need a GPU")
 
 
 @pytest.mark.parametrize("status", ["crashed", "runtime_error", "timeout"])
