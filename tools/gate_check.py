@@ -220,7 +220,8 @@ class _Check:
             if old is None:
                 now = state.files.forecast(target, python)
                 signs.append(verdicts.forecast_sign(kernel.forecasts.get(target), now, margin))
-            _heed_code(state, target, [s for s in signs if s], verdicts.differences(*codes))
+            changes = verdicts.differences(*codes)
+            _heed_code(state, target, [s for s in signs if s], changes, launched=any(codes))
             _heed_check(state, found)
 
     def _measure_again(self, state: _State, place: Place) -> None:
@@ -235,7 +236,9 @@ class _Check:
         if result.status == "compile_error":
             state.say("does not compile", f"on {result.device.name}", result.log)
         elif result.status != "ok":
-            state.say("wrong", result.summary, result.log)
+            # A module may need a GPU; that this one does not is known from times only.
+            needs_gpu = kernel.language == "python" and result.device.kind == "cpu" and not kernel.measured
+            state.say("not compared" if needs_gpu else "wrong", result.summary, result.log)
         elif not result.trusted or result.speedup is None:
             state.say("not compared", result.summary, result.log)
         elif (before := kernel.measured.get(result.device.name)) is None:
@@ -273,11 +276,13 @@ class _Check:
         return [s for s in self.states if not s.failed]
 
     def _runs(self, kernel: LockedKernel) -> bool:
-        """Return whether a kernel is timed: of a module, only its times tell whether it runs on a CPU."""
+        """Return whether a kernel is run: a module on a CPU where the lock has its times there, or no GPU kernels."""
         target = self.target
         if target is None or kernel.task is None or kernel.language not in languages_on(target.kind):
             return False
-        return target.kind == "cuda" or kernel.language != "python" or target.name in kernel.measured
+        if target.kind == "cuda" or kernel.language != "python":
+            return True
+        return target.name in kernel.measured or (bool(kernel.compiled) and not any(kernel.compiled.values()))
 
     def _spend(self, measurements: int, device_s: float) -> bool:
         """Book what was measured; return whether nothing more may be."""
@@ -315,13 +320,15 @@ def _compiles(state: _State, found: KernelInspection, target: str) -> bool:
     return found.status == "ok"
 
 
-def _heed_code(state: _State, target: str, signs: Sequence[str], changes: Sequence[str]) -> None:
+def _heed_code(state: _State, target: str, signs: Sequence[str], changes: Sequence[str], *, launched: bool) -> None:
+    """Take over what machine code tells; where nothing is launched, before or after, it tells nothing."""
     for sign in signs:
         state.say("likely slower", f"{target}: {sign}")
     state.changes += [f"{target}: {text}" for text in changes]
-    state.say(
-        "same", f"{target}: {'other machine code, without a sign of being slower' if changes else 'machine code'}"
-    )
+    if launched:
+        state.say(
+            "same", f"{target}: {'other machine code, without a sign of being slower' if changes else 'machine code'}"
+        )
 
 
 def _heed_check(state: _State, found: KernelInspection) -> None:

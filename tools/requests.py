@@ -159,7 +159,7 @@ class ExportKernelRequest(Part):
         default_factory=dict[str, int], description="NAME=VALUE of a declared tunable of the kernel."
     )
     out: FilePath | None = Field(
-        default=None, description="Folder to write to; for a package ./NAME if left out, else this folder."
+        default=None, description="Folder, or the .py file; for a package ./NAME if left out, else this folder."
     )
     archive: ArchiveFile = None
 

@@ -60,6 +60,8 @@ def test_a_run_becomes_a_package_or_a_file_for_vllm(
     assert evidence["run_id"] == made["run_id"]
     exported(capsys, "latest", "--archive", run[0], "--format", "vllm-op", "--name", "fast_gelu")
     assert "torch.ops.vllm.fast_gelu" in (tmp_path / "fast_gelu.py").read_text()
+    named = exported(capsys, "latest", "--archive", run[0], "--format", "file", "--out", "own/mine.py")
+    assert named["files"] == [str(tmp_path / "own" / "mine.py")]
     assert "no name of a package" in exported(capsys, "latest", "--archive", run[0], "--name", "9", code=2)["summary"]
     wrong = exported(capsys, "latest", "--archive", run[0], "--backward", "latest", code=2)
     assert "not of the gradients of this task" in wrong["summary"]

@@ -8,11 +8,14 @@ import pytest
 from support.small_tasks import CUDA, REFERENCE
 
 from forewarp.core.values import Candidate
+from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.tools import gate_check
 from forewarp.tools.gate_check import GateVerdict
-from forewarp.tools.gate_lock import KernelAtHand, LockedKernel
+from forewarp.tools.gate_lock import KernelAtHand, LockedKernel, LockedMeasurement
 from forewarp.tools.gate_verdicts import OPEN, WORSE
+from forewarp.tools.parts import Interval
+from forewarp.tools.requests import GateCheckRequest
 from forewarp.tools.session import Executors
 
 
@@ -60,3 +63,38 @@ def test_changed_files_are_told(tmp_path: Path) -> None:
     assert [change.split(" has")[0] for change in noted().changes] == ["the source", "the task"]
     (tmp_path / "softmax.cu").unlink()
     assert noted().row().verdict == "does not compile"
+
+
+LAUNCH = {
+    "kernel": "k",
+    "workload": "",
+    "registers": 32,
+    "local_bytes": 0,
+    "shared_bytes": 0,
+    "occupancy": 1.0,
+    "instructions": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("compiled", "measured_here", "runs"),
+    [({"h200": []}, False, True), ({"h200": [LAUNCH]}, False, False), ({}, False, False), ({}, True, True)],
+)
+def test_a_module_without_gpu_kernels_runs_on_a_cpu(
+    compiled: dict[str, list[object]], measured_here: bool, runs: bool
+) -> None:
+    cpu = devices.detect_cpu()
+    times = LockedMeasurement(
+        anchor="reference", speedup=Interval(ratio=1.0, low=1.0, high=1.0), shapes=[], versions={}, date="2026-11-28"
+    )
+    locked = state(language="python", compiled=compiled, measured={cpu.name: times} if measured_here else {})
+    check = gate_check._Check(GateCheckRequest(), [locked], cpu, lambda _: None, lambda: False)
+    assert check._runs(locked.kernel) == runs
+
+
+def test_machine_code_of_no_kernels_tells_nothing() -> None:
+    found = state(language="python")
+    gate_check._heed_code(found, "h200", [], [], launched=False)
+    assert found.verdict == "not compared"
+    gate_check._heed_code(found, "h200", [], [], launched=True)
+    assert found.verdict == "same"
