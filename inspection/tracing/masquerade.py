@@ -274,11 +274,18 @@ def _stand_ins(target: Target, recorder: Recorder) -> list[tuple[Any, str, Any]]
     changes += [(cuda, name, kind) for name, kind in kinds.items()]
     changes += [(cuda.nvtx, name, constant(None)) for name in ("range_push", "range_pop", "mark")]
     changes += [(torch._C, "_cuda_getCurrentRawStream", constant(0))]  # pyright: ignore[reportPrivateUsage]
+    guards: Any = torch._C._dynamo.guards  # pyright: ignore
+    changes += [(guards, "_empty_strided_cuda", _empty_strided)]
     changes += [(torch, "compile", _without_compiler(recorder)), (torch, "Generator", _Generator)]
     changes += [(torch.nn.Module, "compile", constant(None)), (torch, "autocast", _autocast(torch.autocast))]
     changes += [(torch.amp, "autocast", _autocast(torch.amp.autocast))]
     changes += [(torch.version, "cuda", torch.version.cuda or "13.0")]
     return changes
+
+
+def _empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Return a tensor as Inductor's generated code asks for one."""
+    return torch.empty_strided(size, stride, dtype=dtype, device="cuda")
 
 
 def _autocast(own: Any) -> Any:

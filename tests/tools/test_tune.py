@@ -455,6 +455,15 @@ def test_what_a_file_cannot_import_is_to_be_installed(tmp_path: Path) -> None:
     assert "install what the file imports" in str(refused.value.hint)
 
 
+def test_code_that_inductor_wrote_is_called(tmp_path: Path) -> None:
+    path = tmp_path / "scale.py"
+    made = "empty_strided_cuda((n,), (1,), torch.float32)"
+    named = "empty_strided_cuda = torch._C._dynamo.guards._empty_strided_cuda"
+    path.write_text(SOURCE.replace("torch.empty_like(x)", made).replace("CONFIGS =", f"{named}\nCONFIGS =", 1))
+    tuned = tune_file(TuneRequest(file=str(path), calls=["run(4096)"], target="h200", compile=0, measure=0))
+    assert tuned.kernels[0].key == {"N": 4096}
+
+
 @pytest.mark.slow
 def test_configurations_beyond_the_files_own_are_told_and_not_chosen_unmeasured(kernel: Path) -> None:
     request = TuneRequest(file=str(kernel), calls=["run(1048576)"], target="h200", compile=4, measure=0, space=True)
