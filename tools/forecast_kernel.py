@@ -190,29 +190,8 @@ def forecast_kernel(
             f"a forecast for {request.target} is made for that device, so that --device and --pool would do nothing",
             hint="leave them out, or leave --target out to forecast for the device",
         )
-    alone = len(request.kernels) == 1
     kernels = [_Kernel(position, kernel.called) for position, kernel in enumerate(request.kernels, 1)]
-
-    def each(do: Callable[[_Kernel], None]) -> None:
-        """Do something to every kernel that has no problem yet; an error becomes one, except of a kernel alone."""
-        for kernel in kernels:
-            try:
-                if not kernel.problem:
-                    do(kernel)
-            except CandidateError as e:
-                if alone:
-                    raise
-                kernel.candidate, kernel.problem = None, str(e)
-        if all(kernel.candidate is None for kernel in kernels):
-            why = "\n\n".join(f"{kernel.name}: {kernel.problem}" for kernel in kernels)
-            raise CandidateError("none of the kernels can be forecast", hint=why)
-
-    def read(kernel: _Kernel) -> None:
-        kernel.candidate = planned_candidate(
-            request.kernels[kernel.position - 1], request.task, request.place, executors
-        )
-
-    each(read)
+    _each(kernels, lambda k: _read(k, request, executors))
     other = planned_candidate(request.against, request.task, request.place, executors) if request.against else None
     model = sessions.make_model(request.model, request.base_url) if forecaster is None else None
     chosen = request.forecaster or ("cascade" if model else "learned")
@@ -220,31 +199,45 @@ def forecast_kernel(
         sessions.check_forecaster(chosen, model)
     with _opened(request, executors) as opened:
         start = time.perf_counter()
-        each(lambda kernel: kernel.candidate and sessions.check_language(kernel.candidate, opened.executor))
+        _each(kernels, lambda k: k.candidate and sessions.check_language(k.candidate, opened.executor))
         if other is not None:
             sessions.check_language(other, opened.executor)
-        found = [k.candidate for k in kernels if k.candidate]
-        builds = _compiled(opened, {c.sha256: c for c in (*found, other) if c}, alone=alone)
+        candidates = {c.sha256: c for c in (*(k.candidate for k in kernels), other) if c}
+        builds = _compiled(opened, candidates, alone=len(kernels) == 1)
         asked = forecaster or _forecaster(opened, chosen, model, at_hand=request.target is None)
         known, forecasts = _forecasts(opened, asked, builds, other)
         firsts: dict[str, _Kernel] = {}
         for kernel in kernels:
             if kernel.candidate is not None:
                 _judge(known, kernel, builds, forecasts, firsts)
-        ranked = [k for k in kernels if not k.problem]
-        order = compare.ranking([k.over_reference for k in ranked if k.over_reference])
-        ranked = [ranked[place] for place in order]
-        lines = [*_lines(ranked), *(_line(k) for k in kernels if k.problem)]
-        best = ranked[0] if ranked else next(k for k in kernels if k.candidate is not None)
-        result = _result(known, best, lines, len(kernels))
+        result = _result(known, kernels)
     spent = sum((f.cost for f in forecasts.values()), Cost())
     return result.model_copy(
-        update={
-            "cost": Price.of(spent, seconds=time.perf_counter() - start),
-            "tiers": _tiers(forecasts.values()),
-            "ranking": [] if alone else lines,
-        }
+        update={"cost": Price.of(spent, seconds=time.perf_counter() - start), "tiers": _tiers(forecasts.values())}
     )
+
+
+def _each(kernels: Sequence[_Kernel], do: Callable[[_Kernel], object]) -> None:
+    """Do something to every kernel that has no problem yet; an error becomes one, except of a kernel alone.
+
+    Raises `CandidateError` where no kernel is left.
+    """
+    for kernel in kernels:
+        try:
+            if not kernel.problem:
+                do(kernel)
+        except CandidateError as e:
+            if len(kernels) == 1:
+                raise
+            kernel.candidate, kernel.problem = None, str(e)
+    if all(kernel.candidate is None for kernel in kernels):
+        why = "\n\n".join(f"{kernel.name}: {kernel.problem}" for kernel in kernels)
+        raise CandidateError("none of the kernels can be forecast", hint=why)
+
+
+def _read(kernel: _Kernel, request: ForecastRequest, executors: Executors | None) -> None:
+    given = request.kernels[kernel.position - 1]
+    kernel.candidate = planned_candidate(given, request.task, request.place, executors)
 
 
 def forecast_builds(opened: Session, candidates: Sequence[Candidate]) -> list[tuple[Build, Forecast | None]]:
@@ -392,12 +385,18 @@ def _line(k: _Kernel, **fields: object) -> RankedKernel:
     return RankedKernel.of(k, kernel=kernel, status=status, **({"forecast": None} | fields))
 
 
-def _result(known: _Known, k: _Kernel, lines: Sequence[RankedKernel], count: int) -> ForecastResult:
+def _result(known: _Known, kernels: Sequence[_Kernel]) -> ForecastResult:
+    """Return the result of the most promising kernel, with a line for each where there are several."""
+    ranked = [k for k in kernels if not k.problem]
+    order = compare.ranking([k.over_reference for k in ranked if k.over_reference])
+    ranked = [ranked[place] for place in order]
+    lines = [*_lines(ranked), *(_line(k) for k in kernels if k.problem)]
+    k = ranked[0] if ranked else next(k for k in kernels if k.candidate is not None)
     assert k.candidate is not None
     assert k.build is not None
     opened, build = known.opened, k.build
     if k.judged is not None:
-        text = _summary(known, k) if count == 1 else _ranking_summary(known, lines)
+        text = _summary(known, k) if len(kernels) == 1 else _ranking_summary(known, lines)
         more = k.result() | {"summary": text, "evidence_used": _evidence_used(k, known.trials)}
     elif build.status == "timeout":
         why = f"compiling it takes longer than a forecast waits ({COMPILE_CPU_S} s of processor time)"
@@ -415,6 +414,7 @@ def _result(known: _Known, k: _Kernel, lines: Sequence[RankedKernel], count: int
         best_so_far=known.best,
         trials=len(known.trials),
         log=clip(build.log),
+        ranking=lines if len(kernels) > 1 else [],
     )
 
 

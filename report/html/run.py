@@ -378,7 +378,7 @@ def _how_many(found: Mapping[str, CalibrationScores]) -> str:
     outcomes = max((_outcomes(s) for s in found.values()), default=0)
     if not outcomes:
         return ""
-    few = f" {outcomes} outcomes are few: calibration figures of so few are mostly chance." if outcomes < FEW else ""
+    few = f" Calibration figures of so few outcomes ({outcomes}) are mostly chance." if outcomes < FEW else ""
     return f"Forecasts as they were made before each measurement, uncorrected afterwards.{few}"
 
 
@@ -423,4 +423,4 @@ def _diagram(name: str, points: Sequence[ReliabilityPoint], title: str, x: str, 
         frame.line((p.forecast, p.low), (p.forecast, p.high), "best")
         frame.dot(p.forecast, p.observed, "best", text, 2.5 + 4 * math.sqrt(p.count / most))
     count = sum(p.count for p in points)
-    return frame.figure(title, f"{count} forecasts of {name} in tenths; bars are exact 95 % intervals of the share.")
+    return frame.figure(title, f"Forecasts of {name} ({count}) in tenths; bars are exact 95 % intervals of the share.")
