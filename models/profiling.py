@@ -337,7 +337,7 @@ def _with_problem(
     foreign = [c for c in called if c.startswith("torch.ops.") and not c.startswith("torch.ops.aten.")]
     why = ""
     if foreign:
-        why = f"it calls {foreign[0].removeprefix('torch.ops.')}, which only the model's own file knows"
+        why = f"it calls {foreign[0].removeprefix('torch.ops.')}, which is none of torch's own operations"
     elif not piece.outputs:
         why = "nothing outside of it uses what it makes"
     elif any(not recorded.graph.constants[c] for c in piece.constants):
