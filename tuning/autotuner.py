@@ -189,13 +189,14 @@ def listen(card: str | None = None) -> Installed:
 def prune(keep: int = 8, *, card: str | None = None) -> Callable[..., list[Any]]:
     """Return a function for `prune_configs_by={"early_config_prune": …}` that keeps the `keep` forecast fastest.
 
-    Raises `UsageError` for an unknown card.
+    Under torch.compile it keeps all. Raises `UsageError` for an unknown card.
     """
     _at_least_one(keep)
     _known(card)
+    compiling = _asks_for_compiling()
 
     def early_config_prune(configs: Sequence[Any], named_args: Mapping[str, Any], **keywords: Any) -> list[Any]:
-        if len(configs) <= keep:
+        if compiling() or len(configs) <= keep:
             return list(configs)
         try:
             space = space_of(_calling_tuner(), named_args, keywords, configs)
@@ -211,11 +212,15 @@ def prune(keep: int = 8, *, card: str | None = None) -> Callable[..., list[Any]]
 def perf_model(card: str | None = None) -> Callable[..., float]:
     """Return a function for `prune_configs_by={"perf_model": …, "top_k": k}`: a configuration's forecast milliseconds.
 
-    Triton asks for one configuration at a time, so `prune` is faster. Raises `UsageError` for an unknown card.
+    Triton asks for one configuration at a time, so `prune` is faster. Under torch.compile all are forecast alike.
+    Raises `UsageError` for an unknown card.
     """
     _known(card)
+    compiling = _asks_for_compiling()
 
     def milliseconds(**everything: Any) -> float:
+        if compiling():
+            return 1.0
         try:
             tuner = _calling_tuner()
             config = next(c for c in tuner.configs if all(everything.get(n) == v for n, v in c.all_kwargs().items()))
@@ -275,6 +280,15 @@ def _calling_tuner() -> Any:
     if not hasattr(tuner, "base_fn"):
         raise UsageError("the hook was not called by Triton's autotuner", hint="use forewarp.triton.install() instead")
     return tuner
+
+
+def _asks_for_compiling() -> Callable[[], bool]:
+    """Return the function that says whether Dynamo traces the caller: it cannot follow a forecast, and would raise."""
+    try:
+        import torch
+    except ImportError:
+        return lambda: False
+    return torch.compiler.is_compiling
 
 
 def _known(card: str | None) -> str | None:

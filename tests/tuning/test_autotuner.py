@@ -186,3 +186,54 @@ def test_an_unknown_card_is_refused_where_it_is_named(begin: Callable[..., objec
 def test_it_cannot_be_installed_twice() -> None:
     with autotuner.install(card="h200"), pytest.raises(UsageError, match="already"):
         autotuner.install(card="h200")
+
+
+COMPILED = """
+import sys
+
+import torch
+import torch.utils._triton
+import triton
+import triton.language as tl
+
+import forewarp.triton
+
+torch.utils._triton.has_triton = lambda *_, **__: True  # the graph is looked at, not run
+hook = {
+    "prune": {"early_config_prune": forewarp.triton.prune(keep=2, card="h200")},
+    "perf_model": {"perf_model": forewarp.triton.perf_model(card="h200"), "top_k": 2},
+}[sys.argv[1]]
+
+
+@triton.autotune([triton.Config({"BLOCK": b}) for b in (64, 256, 1024)], key=["N"], prune_configs_by=hook)
+@triton.jit
+def copy(x, o, N, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(o + i, tl.load(x + i, mask=i < N), mask=i < N)
+
+
+def backend(graph, _):
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table as table
+
+    launches = [node.kwargs["kernel_idx"] for node in graph.graph.nodes if "triton" in str(node.target)]
+    print(*(len(table.get_kernel(index).configs) for index in launches))
+    return lambda x: (x,)
+
+
+def run(x):
+    o = torch.empty_like(x)
+    copy[lambda meta: (triton.cdiv(o.numel(), meta["BLOCK"]),)](x, o, o.numel())
+    return o
+
+
+torch.compile(run, backend=backend, fullgraph=True)(torch.ones(4096))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("hook", "kept"), [("prune", "3"), ("perf_model", "2")])
+def test_hooks_step_aside_under_torch_compile(tmp_path: Path, hook: str, kept: str) -> None:
+    path = tmp_path / "compiled.py"
+    path.write_text(COMPILED)
+    done = subprocess.run([sys.executable, path, hook], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [kept], done.stderr
