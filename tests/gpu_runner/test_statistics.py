@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -146,6 +147,16 @@ def test_only_native_code_has_calls_that_all_count() -> None:
     uneven = native(lambda i: i % 2 == 0)
     assert statistics.pairs_of(uneven).all_count()
     assert not any(statistics.pairs_of(replace(uneven, mode=mode)).all_count() for mode in ("call", "stream", "graph"))
+    # Half of the calls take three times as long: twice as long on the mean, of which nothing is trimmed.
+    assert statistics.compare(statistics.pairs_of(uneven)).speedup == pytest.approx(0.5, rel=0.05)
+
+
+@pytest.mark.parametrize("arms", [replace(samples(0.0), mode="stream"), native(lambda i: i % 2 == 0)])
+def test_what_sessions_differ_by_is_all_in_the_interval_but_of_even_native_code(arms: Samples) -> None:
+    alone, wider = (statistics.timing(replace(arms, session_sd=sd)) for sd in (0.0, 0.05))
+    error = statistics.pairs_of(arms).estimate().error
+    ratio = math.log(wider.high / wider.low) / math.log(alone.high / alone.low)
+    assert ratio == pytest.approx(math.hypot(error, 0.05) / error)
 
 
 @pytest.mark.parametrize(("blocks", "all_count"), [(11, True), (12, False)])
@@ -186,7 +197,7 @@ def test_a_coarse_timer_is_not_taken_for_certainty() -> None:
     assert statistics.settled(replace(one, looks=5)) == ""
 
 
-@pytest.mark.parametrize(("noise", "most"), [(0.0, 1.0), (0.1, 1.0), (0.2, 1.0), (0.5, 0.25)])
+@pytest.mark.parametrize(("noise", "most"), [(0.0, 1.0), (0.1, 0.9), (0.2, 0.7), (0.3, 0.5), (0.5, 0.2)])
 def test_the_grain_covers_what_rounding_leaves_and_falls_with_noise(noise: float, most: float) -> None:
     """Variance of the error that rounding leaves in two means of 100 µs, over all places between ticks of 2 µs."""
     rng, grains, left, ticks = np.random.default_rng(0), list[float](), list[float](), np.arange(40, 61)
@@ -229,7 +240,8 @@ def test_impossible_times_are_refused(bad: float) -> None:
 
 @pytest.mark.parametrize("lengths", [(10, 12), (12, 10)])
 def test_arms_of_different_length_are_refused(lengths: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="shape"):
+    shapes = " and ".join(f"({length // 2}, 2)" for length in lengths)
+    with pytest.raises(ValueError, match=re.escape(f"the arms differ in shape: {shapes}")):
         statistics.compare(PairedSamples([1.0] * lengths[0], [1.0] * lengths[1]))
 
 
@@ -287,6 +299,8 @@ def test_a_sighting_before_five_looks_is_paid_for() -> None:
 
 def test_more_planned_looks_widen_the_decisive_interval_most() -> None:
     one, five = statistics.timing(samples(0.0)), statistics.timing(replace(samples(0.0), looks=5))
+    two = statistics.timing(replace(samples(0.0), looks=2))
+    assert (two.low, two.high) == (five.low, five.high)
     assert (one.low, one.high) == (one.decisive_low, one.decisive_high)
     assert five.decisive_low is not None
     assert five.decisive_high is not None
@@ -374,13 +388,24 @@ def test_cycles_need_four_blocks_with_a_clock(known: int, told: bool) -> None:
 
 def test_failed_clock_readings_count_in_no_median_of_cycles() -> None:
     one = clocked(0.05, 1.9e9, 1.8e9, noise=0.05)
-    candidate, anchor = (tuple(f * (i % 3 != 0) for i, f in enumerate(hz)) for hz in (one.candidate_hz, one.anchor_hz))
+    candidate = tuple(hz * (i // 2 % 3 != 0) for i, hz in enumerate(one.candidate_hz))
+    anchor = tuple(hz * (i // 2 % 3 != 1) for i, hz in enumerate(one.anchor_hz))
     cycles = statistics.timing(replace(one, candidate_hz=candidate, anchor_hz=anchor)).cycles
     assert cycles is not None
-    seen = [i for i in range(100) if i % 3]
-    assert cycles.candidate_median_s == pytest.approx(1.9e9 * np.median([one.candidate_s[i] for i in seen]))
-    assert cycles.anchor_median_s == pytest.approx(1.8e9 * np.median([one.anchor_s[i] for i in seen]))
+    seen = [[i for i in range(100) if i // 2 % 3 != lost] for lost in (0, 1)]
+    assert cycles.candidate_median_s == pytest.approx(1.9e9 * np.median([one.candidate_s[i] for i in seen[0]]))
+    assert cycles.anchor_median_s == pytest.approx(1.8e9 * np.median([one.anchor_s[i] for i in seen[1]]))
     assert cycles.candidate_s == cycles.anchor_s == ()
+
+
+def test_cycles_compare_as_times_would_that_took_as_long() -> None:
+    one, rng = samples(0.03), np.random.default_rng(4)
+    hz = 1.9e9 * np.exp(rng.normal(0.0, 0.02, (2, 100)))
+    cycles = statistics.timing(replace(one, candidate_hz=tuple(hz[0]), anchor_hz=tuple(hz[1]))).cycles
+    counted = PairedSamples(np.asarray(one.candidate_s) * hz[0] / 1e9, np.asarray(one.anchor_s) * hz[1] / 1e9)
+    wanted = statistics.compare(counted)
+    assert cycles is not None
+    assert (cycles.speedup, cycles.low, cycles.high) == pytest.approx((wanted.speedup, wanted.low, wanted.high))
 
 
 def test_failed_clock_readings_are_no_slow_clocks() -> None:
