@@ -131,6 +131,7 @@ def test_times_of_other_devices_stay_until_the_source_changes(folder: Path, exec
     assert kernel.compiled.keys() == {"a100"}
 
 
+@pytest.mark.slow
 def test_a_kernel_that_does_not_compile_is_not_locked(folder: Path, executors: Executors) -> None:
     (folder / "broken.cu").write_text(CUDA.replace("extern", "extern extern"))
     result = lock_kernels(request(folder, "broken.cu", "softmax.cu", "missing.cu"), executors=executors)

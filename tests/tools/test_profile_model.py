@@ -202,6 +202,7 @@ def test_requests_that_cannot_be_met(folder: Path, profiled: ProfileResult, tmp_
         apply_model(ApplyRequest(model=model, winners=[str(tmp_path / "other.py")], place=HERE))
 
 
+@pytest.mark.slow
 def test_evidence_beside_a_module_tells_its_line(
     folder: Path, profiled: ProfileResult, tmp_path: Path, executors: Executors
 ) -> None:

@@ -53,6 +53,7 @@ def test_each_call_is_forecast_and_compiled(tuned: TuneResult) -> None:
     assert tuned.kernels[0].best.configuration == "BLOCK=1024 num_warps=4 num_stages=3"
 
 
+@pytest.mark.slow
 def test_the_patch_leaves_the_best_configurations(tuned: TuneResult, kernel: Path, tmp_path: Path) -> None:
     copy = tmp_path / "scale.py"
     copy.write_text(SOURCE)
