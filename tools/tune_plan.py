@@ -76,12 +76,12 @@ def tune_plan(request: TuneRequest, *, stage: Callable[[str], None] = lambda _: 
             )
         opened = Session(task, kept.compiler(place, target), archive)
         found = TunableForecaster(target, opened.executor.describe).forecast(task, candidate)
+        if found is None and request.table is not None:
+            raise UsageError(
+                "there is no best choice for --table: forecasts do not choose among those that have to be compiled",
+                hint=f"leave it out, or measure them: {_search(request)}",
+            )
         if found is None:
-            if request.table is not None:
-                raise UsageError(
-                    "there is no best choice for --table: forecasts do not choose among those that have to be compiled",
-                    hint=f"leave it out, or measure them: {_search(request)}",
-                )
             looked_at = len(choices)
             stage(f"compiling {len(choices)} choices")
             tried = _compiled(opened, [Candidate(candidate.source, candidate.language, c) for c in choices])

@@ -43,6 +43,7 @@ _SPECIAL = frozenset(
 )
 _REDUCTIONS = frozenset(["sum", "max", "min", "argmax", "argmin", "xor_sum", "reduce", "max2", "min2", "any"])
 _SCANS = frozenset(["cumsum", "cumprod", "associative_scan", "sort", "histogram"])
+_RESHAPES = frozenset(["reshape", "view", "broadcast_to", "ravel", "join", "interleave", "cat", "split"])
 _MODULES = ("tl", "triton", "language", "libdevice", "math", "tlx", "extra", "triton_helpers", "tl_math")
 """Names of modules of functions, those of Inductor's code among them."""
 _TRANSPARENT = frozenset(
@@ -470,8 +471,7 @@ class _Walker:
         if name == "num_programs":
             return self._grids[:, int(_scalar(first, named.get("axis", 0.0)))]
         if name in ("cdiv", "ceildiv"):
-            a: Any = args[0] if args else None
-            b: Any = args[1] if len(args) > 1 else None
+            a, b = (cast("list[Any]", [*args, None, None]))[:2]
             if _is_number(a) and _is_number(b):
                 return np.ceil(np.asarray(a) / np.maximum(1e-9, b))
             return Tile() if isinstance(a, Tile) or isinstance(b, Tile) else None
@@ -490,53 +490,59 @@ class _Walker:
             return self._access("load", args[:1], named)
         if name in ("dot", "dot_scaled"):
             return self._dot(args, named)
-        if name in ("to", "cast") and isinstance(first, Tile):
-            wanted = args[1] if len(args) > 1 else named.get("dtype")
-            changed = isinstance(wanted, str) and wanted in _DTYPES
-            if changed and first.shape and first.dtype != wanted:
-                self._count("converted", first.elements)
-            return replace(first, dtype=cast("str", wanted)) if changed else first
-        if name in ("trans", "permute") and isinstance(first, Tile):
-            return _transposed(first, _order(args[1:] or [named.get("dims")]))
-        if name in ("expand_dims",) and isinstance(first, Tile):
-            axis = int(_scalar(args[1] if len(args) > 1 else named.get("axis"), 0.0))
-            shape, steps = list(first.shape), list(_padded(first))
-            axis = axis if axis >= 0 else len(shape) + 1 + axis
-            shape.insert(axis, ONE)
-            steps.insert(axis, ZERO)
-            return replace(first, shape=tuple(shape), steps=tuple(steps))
-        if name in ("reshape", "view", "broadcast_to", "ravel", "join", "interleave", "cat", "split"):
-            return self._reshaped(name, first, args, named)
-        if name in _REDUCTIONS and isinstance(first, Tile):
-            return self._reduced(name, first, args, named)
-        if name in _SCANS and isinstance(first, Tile):
-            self._count("scanned", first.elements)
-            self._count("barriers")
-            return first
-        if name in _SPECIAL and isinstance(first, Tile):
-            if first.shape:
-                self._elementwise(first, special=True)
-            return replace(first, steps=()) if not first.dtype.startswith("int") else replace(first, dtype="float32")
+        if isinstance(first, Tile) and (result := self._of_tile(name, first, args, named)) is not None:
+            return result
         if name in _SPECIAL and _is_number(first):
             return Tile((), "float32")
         if name == "where" and len(args) == 3:
             return self._where(args)
-        if name in _TRANSPARENT:
-            tiles = [a for a in args if isinstance(a, Tile)]
-            if len(tiles) > 1:
-                shape = tiles[0].shape
-                for tile in tiles[1:]:
-                    shape = _broadcast(shape, tile.shape)
-                result = replace(tiles[0], shape=shape, steps=())
-                self._elementwise(result)
-                return result
-            return tiles[0] if tiles else first
-        if name in ("constexpr", "int", "float", "bool", "tensor", "const"):
+        tiles = [a for a in args if isinstance(a, Tile)]
+        if name in _TRANSPARENT and len(tiles) > 1:
+            result = replace(tiles[0], shape=reduce(_broadcast, (t.shape for t in tiles)), steps=())
+            self._elementwise(result)
+            return result
+        if name in _TRANSPARENT and tiles:
+            return tiles[0]
+        if (
+            name in _TRANSPARENT
+            or name in _RESHAPES
+            or name in ("constexpr", "int", "float", "bool", "tensor", "const")
+        ):
             return first
         if name == "len" and isinstance(first, tuple):
             return float(len(cast("tuple[Any, ...]", first)))
-        tiles = [a for a in args if isinstance(a, Tile)]
         return replace(tiles[0], pointer="", steps=()) if tiles else None
+
+    def _of_tile(self, name: str, tile: Tile, args: list[Any], named: dict[str, Any]) -> Any:
+        """Return the result of a function whose first argument is a tile; None for one that is not known."""
+        if name in ("to", "cast"):
+            wanted = args[1] if len(args) > 1 else named.get("dtype")
+            changed = isinstance(wanted, str) and wanted in _DTYPES
+            if changed and tile.shape and tile.dtype != wanted:
+                self._count("converted", tile.elements)
+            return replace(tile, dtype=cast("str", wanted)) if changed else tile
+        if name in ("trans", "permute"):
+            return _transposed(tile, _order(args[1:] or [named.get("dims")]))
+        if name == "expand_dims":
+            axis = int(_scalar(args[1] if len(args) > 1 else named.get("axis"), 0.0))
+            shape, steps = list(tile.shape), list(_padded(tile))
+            axis = axis if axis >= 0 else len(shape) + 1 + axis
+            shape.insert(axis, ONE)
+            steps.insert(axis, ZERO)
+            return replace(tile, shape=tuple(shape), steps=tuple(steps))
+        if name in _RESHAPES:
+            return _reshaped(name, tile, args, named)
+        if name in _REDUCTIONS:
+            return self._reduced(name, tile, args, named)
+        if name in _SCANS:
+            self._count("scanned", tile.elements)
+            self._count("barriers")
+            return tile
+        if name in _SPECIAL:
+            if tile.shape:
+                self._elementwise(tile, special=True)
+            return replace(tile, steps=()) if not tile.dtype.startswith("int") else replace(tile, dtype="float32")
+        return None
 
     def _program(self, axis: int) -> Numbers:
         """Return the program's place along an axis: places are shares of the whole grid, its first axis fastest."""
@@ -624,27 +630,6 @@ class _Walker:
         accumulator = named.get("acc", args[2] if len(args) > 2 and isinstance(args[2], Tile) else None)
         dtype = accumulator.dtype if isinstance(accumulator, Tile) else "int32" if kind.startswith("int") else "float32"
         return Tile((*a.shape[:-2], m, n), dtype)
-
-    def _reshaped(self, name: str, first: Any, args: list[Any], named: dict[str, Any]) -> Any:
-        if not isinstance(first, Tile):
-            return first
-        if name in ("join", "interleave", "cat"):
-            grown = [*first.shape]
-            if name == "join":
-                grown.append(2 * ONE)
-            elif grown:
-                grown[-1] = grown[-1] * 2
-            return Tile(tuple(grown), first.dtype)
-        if name == "split":
-            half = Tile(first.shape[:-1], first.dtype)
-            return (half, half)
-        rest = args[1:] if len(args) > 1 else [named.get("shape")]
-        sizes = rest[0] if len(rest) == 1 and isinstance(rest[0], tuple) else tuple(rest)
-        if name == "ravel" or any(s is None for s in sizes):
-            return Tile((first.elements,), first.dtype, first.pointer)
-        shape = tuple(_extent(s) for s in cast("tuple[Any, ...]", sizes))
-        kept = name == "broadcast_to" and len(shape) == len(first.shape)
-        return Tile(shape, first.dtype, first.pointer, first.steps if kept else ())
 
     def _reduced(self, name: str, first: Tile, args: list[Any], named: dict[str, Any]) -> Any:
         self._count("reduced", first.elements)
@@ -804,6 +789,26 @@ def _transposed(tile: Tile, order: Sequence[int] | None) -> Tile:
         order = [*range(rank - 2), rank - 1, rank - 2] if rank >= 2 else list(range(rank))
     steps = _padded(tile)
     return replace(tile, shape=tuple(tile.shape[i] for i in order), steps=tuple(steps[i] for i in order))
+
+
+def _reshaped(name: str, tile: Tile, args: list[Any], named: dict[str, Any]) -> Any:
+    if name in ("join", "interleave", "cat"):
+        grown = [*tile.shape]
+        if name == "join":
+            grown.append(2 * ONE)
+        elif grown:
+            grown[-1] = grown[-1] * 2
+        return Tile(tuple(grown), tile.dtype)
+    if name == "split":
+        half = Tile(tile.shape[:-1], tile.dtype)
+        return (half, half)
+    rest = args[1:] if len(args) > 1 else [named.get("shape")]
+    sizes = rest[0] if len(rest) == 1 and isinstance(rest[0], tuple) else tuple(rest)
+    if name == "ravel" or any(s is None for s in sizes):
+        return Tile((tile.elements,), tile.dtype, tile.pointer)
+    shape = tuple(_extent(s) for s in cast("tuple[Any, ...]", sizes))
+    kept = name == "broadcast_to" and len(shape) == len(tile.shape)
+    return Tile(shape, tile.dtype, tile.pointer, tile.steps if kept else ())
 
 
 def _order(args: Sequence[Any]) -> list[int] | None:

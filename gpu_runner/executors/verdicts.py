@@ -153,7 +153,10 @@ def measurement_of(
         return measurement_without_times(status, log, target, anchor=anchor, phases=phases, device_s=reply.seconds)
     log = readable("\n".join(t for t in (judged.log, reply.log) if t))
     if target.kind == "cpu" and NO_DRIVER in log:
-        said = "error: it launches Triton kernels, which need a GPU; without one, forecast it for a target, or check it"
+        said = (
+            "error: it launches Triton kernels, which need a GPU; without one, forecast it with --target, or inspect "
+            "it with --check"
+        )
         log = f"{said}\n{log}"
     if judged.status == MACHINE:
         raise short_of_memory(judged.log, lost_s=reply.seconds)
