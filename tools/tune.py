@@ -412,13 +412,14 @@ def summary(kernels: Sequence[TunedKernel], target: Target, over: str) -> str:
     """Return a sentence of what was chosen; `over` says what speed-ups are over."""
     best = [k.best for k in kernels if k.best is not None]
     gains = [b.speedup for b in best if b.speedup]
+    guessed = " Arguments are guesses; name a call by --call." if any(k.guessed for k in kernels) else ""
     many = f"{len(kernels)} calls" if len(kernels) > 1 else kernels[0].kernel
     if not gains:
         who = "the lock file chooses" if kernels[0].chosen_by == "lock" else "the best is"
         said = f"; {who} {best[0].configuration}" if len(best) == 1 else ""
         considered = sum(k.considered for k in kernels)
-        return f"{many}: {considered} configurations forecast for {target.name}, none measured{said}."
+        return f"{many}: {considered} configurations forecast for {target.name}, none measured{said}.{guessed}"
     return (
         f"{many} on {target.name}: {statistics.geometric_mean(gains):.2f}× {over} configuration, "
-        f"{sum(k.measured for k in kernels)} of {sum(k.considered for k in kernels)} configurations measured."
+        f"{sum(k.measured for k in kernels)} of {sum(k.considered for k in kernels)} configurations measured.{guessed}"
     )

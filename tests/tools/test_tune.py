@@ -187,6 +187,7 @@ def test_calls_that_triton_does_not_tell_apart_share_a_choice_and_guesses_are_no
     assert "does not tell it from an earlier call" in found.problems[0]
     guessed = locked(library, tmp_path / "other.json", calls=["more"])
     assert guessed.kernels[0].guessed
+    assert guessed.summary.endswith("Arguments are guesses; name a call by --call.")
     assert "not locked" in guessed.problems[0]
     assert not (tmp_path / "other.json").exists()
 
