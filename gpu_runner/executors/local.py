@@ -65,6 +65,8 @@ _CHECK_START_S = 30.0
 """For starting a process and running the reference, beyond the time that a check itself may take."""
 OPENED_AHEAD, LARGE_BYTES = 3, 64 << 30
 """Processes that open a GPU of so much memory for tasks to come; each of them takes about 0.5 GB of it."""
+_NO_MEMORY = ("MemoryError", "ran out of memory", "can't allocate memory", "std::bad_alloc")
+"""What a task's code that lacks memory raises."""
 _REFUSALS = (
     *("PermissionError", "Permission denied", "No such file or directory"),
     *("Network is unreachable", "Operation not permitted"),
@@ -120,12 +122,13 @@ class LocalExecutor:
         self._limits, self._end = limits or Limits(), math.inf
         self._python, self._cache = python, cache or default_cache()
         self._visible = visible_device(index) if target.kind == "cuda" else ""
-        environment = {"CUDA_VISIBLE_DEVICES": self._visible} if target.kind == "cuda" else {}
+        # For the CPU device none is visible: once the server had counted GPUs, torch.compile failed in its children.
+        environment = {"CUDA_VISIBLE_DEVICES": self._visible}
         with contextlib.suppress(OSError):
             if target.kind == "cpu":
                 inductor = self._cache / "inductor"  # the server's; children have others
                 inductor.mkdir(parents=True, exist_ok=True)
-                environment = {"TORCHINDUCTOR_CACHE_DIR": str(inductor)}
+                environment["TORCHINDUCTOR_CACHE_DIR"] = str(inductor)
         # Where a kernel lies in memory is its server's doing: two that are compared must not have that in common.
         self._worker = WorkerClient(python, environment, cpu_only=target.kind == "cpu", own=turn is not None)
         # Triton decides when it is imported whether to compile or to interpret, its own functions included.
@@ -492,6 +495,8 @@ def _answer_of(task: Task, reply: Reply, limit_s: float, late: str = "") -> dict
     hint = late if late and reply.timed_out else hint
     if "/multiprocessing/" in why:
         hint = "a task's code has no memory to share with processes of its own: have it do without them"
+    elif failed.status == "out_of_memory" or any(sign in why for sign in _NO_MEMORY):
+        hint = "choose a smaller shape by --size, or run on a machine with more memory"
     elif any(sign in why for sign in _REFUSALS):
         hint = (
             "a task's code runs without network, and no files exist for it but its own and its tools': name folders "

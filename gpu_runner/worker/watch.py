@@ -157,10 +157,18 @@ class Watch:
         tasks = sum(p.tasks for p in members)
         if tasks > self.tasks:
             return "crashed", f"started {tasks} processes and threads and was stopped"
-        # A forked child shares what its parent had: only what each has beyond that counts.
-        if sum(max(0, p.resident - self._first) for p in members) > self.memory:
+        if sum(p.resident for p in members) > self.memory and sum(map(self._taken, members)) > self.memory:
             return self._too_much_memory()
         return None
+
+    def _taken(self, process: Process) -> int:
+        """Return the bytes that a process has beyond what it shares; one that runs another program shares little."""
+        if process.pid != self.pid:
+            with contextlib.suppress(OSError, StopIteration):
+                lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+                return int(next(line.split()[1] for line in lines if line.startswith("Pss:"))) << 10
+        # A forked child, which may not be looked into, shares what its parent had.
+        return max(0, process.resident - self._first)
 
     def _too_much_memory(self) -> tuple[str, str]:
         return "out_of_memory", f"took over {self.memory >> 20} MiB and was killed"

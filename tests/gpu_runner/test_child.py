@@ -90,6 +90,19 @@ def test_a_torch_on_pythonpath_comes_first(tmp_path: Path, monkeypatch: pytest.M
     assert done.stdout.split() == [str(tmp_path / n / "__init__.py") for n in ("numpy", "torch")]
 
 
+def test_the_cpu_device_sees_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Once torch has counted GPUs, torch.compile fails in what is forked then: "Cannot re-initialize CUDA".
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    executor = LocalExecutor(detect_cpu(), cache=tmp_path)
+    try:
+        executor.probe()
+        process = executor._worker._server._process
+        assert process is not None
+        assert "CUDA_VISIBLE_DEVICES=" in Path(f"/proc/{process.pid}/environ").read_text().split("\0")
+    finally:
+        executor.close()
+
+
 def test_the_worker_sees_pythonpath_in_its_environment(polluted: Path, tmp_path: Path) -> None:
     client = WorkerClient(cpu_only=True)
     try:

@@ -10,7 +10,7 @@ import pytest
 from support.small_tasks import CUDA, cuda, small_task
 
 from forewarp.core.values import Candidate, Measurement, Task, Workload
-from forewarp.gpu_runner.devices import detect_cuda
+from forewarp.gpu_runner.devices import detect_cpu, detect_cuda
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import task as tasks
 
@@ -205,6 +205,17 @@ def test_launches_that_synchronise_their_grid_and_that_begin_early_are_right(
         "def get_inputs():\n    return [torch.randn(50_000)]\ndef get_init_inputs():\n    return []\n"
     )
     assert measure(executor, Candidate(DEPENDENT, "cuda"), tasks.load(str(reference))).status == "ok"
+
+
+def test_the_cpu_device_compiles_beside_a_gpu(tmp_path: Path) -> None:
+    module = Path(__file__).parent.parent / "honest" / "kernels" / "sums_compiled.py"
+    task = tasks.load(str(Path(__file__).parent.parent / "cheats" / "tasks" / "row_sums"))
+    cpu = LocalExecutor(detect_cpu(), limits=LIMITS, cache=tmp_path)
+    try:
+        result = measure(cpu, Candidate(module.read_text(), "python"), task)
+    finally:
+        cpu.close()
+    assert result.status == "ok", result.log
 
 
 def test_seeds_of_inductor_are_right_and_have_its_blocks_as_tunables(executor: LocalExecutor) -> None:

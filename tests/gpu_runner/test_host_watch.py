@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ import pytest
 
 from forewarp.gpu_runner.worker.channel import MACHINE
 from forewarp.gpu_runner.worker.memory import HostMemory
-from forewarp.gpu_runner.worker.watch import HostWatch, Suspect, run_watched
+from forewarp.gpu_runner.worker.watch import HostWatch, Suspect, Watch, processes, run_watched
 
 MB = 1 << 20
 HOLDS = "import sys, time; held = b'x' * int(sys.argv[1]); print('holds', flush=True); time.sleep(60)"
@@ -140,3 +141,42 @@ def test_the_kernel_need_not_end_anything(small_group: Path, tmp_path: Path, who
     assert words in done.stdout, done.stdout + done.stderr
     assert "when this machine had" in done.stdout
     assert "oom_kill 0" in (small_group / "memory.oom_control").read_text()
+
+
+CHILDREN = """
+import os, subprocess, sys, time
+held = b"x" * (200 << 20)
+def fork():
+    if os.fork() == 0:
+        time.sleep(60)
+print("ready", flush=True)
+sys.stdin.readline()
+program = "held = b'x' * (100 << 20); print('holds', flush=True); import time; time.sleep(60)"
+start = lambda: subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE).stdout.readline()
+for _ in range(4):
+    start() if sys.argv[1] == "programs" else fork()
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("what", "status"), [("programs", "out_of_memory"), ("forks", None)])
+def test_only_what_is_shared_is_not_counted(what: str, status: str | None) -> None:
+    command, pipe = [sys.executable, "-c", CHILDREN, what], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, start_new_session=True) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        watch = Watch(parent.pid, 250 * MB, keep=_children())
+        parent.stdin.write(b"go\n")
+        parent.stdin.flush()
+        parent.stdout.readline()
+        time.sleep(0.6)  # until it looks at all of them again
+        found = watch.violation()
+        os.killpg(parent.pid, signal.SIGKILL)
+    assert (found and found[0]) == status
+
+
+def _children() -> list[int]:
+    me = os.getpid()
+    return [p.pid for p in processes().values() if p.parent == me]

@@ -18,7 +18,7 @@ from support.small_tasks import BODY, PLAN, REFERENCE, SIGNATURE, cpp, small_tas
 
 from forewarp.core.errors import DeviceError, TaskError, WorkerError
 from forewarp.core.protocols import Executor
-from forewarp.core.values import Candidate, Measurement, Status, Task
+from forewarp.core.values import Candidate, Measurement, Status, Task, Workload
 from forewarp.gpu_runner.devices import detect_cpu
 from forewarp.gpu_runner.executors.alternating import AlternatingExecutors
 from forewarp.gpu_runner.executors.client import ServerProcess, WorkerClient
@@ -273,6 +273,18 @@ def test_a_reference_that_fails_is_the_tasks_error(executor: LocalExecutor) -> N
     broken = small_task(REFERENCE.replace("torch.softmax", "torch.no_such_function"))
     with pytest.raises(TaskError, match="no_such_function"):
         executor.describe(broken)
+
+
+@pytest.mark.parametrize("line", ["bytearray(1 << 50)", "torch.ones(1 << 45)[:1]"])
+def test_a_reference_that_lacks_memory_while_it_is_described_is_told_so(executor: LocalExecutor, line: str) -> None:
+    reference = (
+        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        f"        {line}\n        return x + 1\ndef get_inputs():\n    return [torch.randn(8)]\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+    with pytest.raises(TaskError, match="memory") as caught:
+        executor.describe(Task("large", "", reference, {"cpu": (Workload("main", {}),)}))
+    assert caught.value.hint.startswith("choose a smaller shape")
 
 
 def test_a_python_without_torch_is_named(tmp_path: Path) -> None:
