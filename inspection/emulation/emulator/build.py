@@ -80,8 +80,8 @@ def compiler() -> str:
     return path
 
 
-def lines_of(program: Path, addresses: list[int]) -> dict[int, int]:
-    """Return for addresses in a program the line of the candidate's source each belongs to, where there is one."""
+def lines_of(program: Path, addresses: list[int]) -> dict[int, list[int]]:
+    """Return for addresses in a program the candidate's line each belongs to, and those that it is inlined at."""
     tool = shutil.which("addr2line")
     wanted = sorted({a for a in addresses if a})
     if tool is None or not wanted:
@@ -96,13 +96,13 @@ def lines_of(program: Path, addresses: list[int]) -> dict[int, int]:
         timeout=TIMEOUT_S,
         check=False,
     )
-    lines: dict[int, int] = {}
+    lines: dict[int, list[int]] = {}
     current = 0
     for row in done.stdout.splitlines():
         if re.fullmatch(r"0x[0-9a-f]+", row):
             current = int(row, 16) + 1
-        elif (found := re.match(rf".*\b{re.escape(NAME)}:(\d+)", row)) and current not in lines:
-            lines[current] = int(found[1])
+        elif found := re.match(rf".*\b{re.escape(NAME)}:(\d+)", row):
+            lines.setdefault(current, []).append(int(found[1]))
     return lines
 
 

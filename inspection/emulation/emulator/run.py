@@ -277,11 +277,14 @@ def read_report(data: bytes, program: Path) -> EmulatedRun:
     findings: dict[tuple[str, str], Finding] = {}
     outcome, place = EmulatedRun(), ""
     for kind, kernel, _, block, thread, at, other, text in noted:
-        line, second = lines.get(_number(at)), lines.get(_number(other))
+        ways = lines.get(_number(at), []), lines.get(_number(other), [])
+        line, second = (next(iter(way), None) for way in ways)
         if kind == "slow":
             line = line or second
-        if kind == "divergent barrier" and _number(other) and line == second:
-            continue  # one barrier, for which the compiler has made code twice
+        if kind == "divergent barrier" and _number(other):
+            if ways[0] == ways[1]:
+                continue  # one barrier, for which the compiler has made code twice
+            line, second = next(((a, b) for a, b in zip(*ways, strict=False) if a != b), (line, second))
         where = kernel if line is None else f"{kernel}, line {line}"
         place = f"{where}, block ({block}), thread ({thread}): "
         text = f"{text} (line {second})" if second is not None else text

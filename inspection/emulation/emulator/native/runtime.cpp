@@ -26,6 +26,7 @@ namespace {
 constexpr size_t STACK = 256 << 10, STACK_GUARD = 64 << 10;
 constexpr unsigned WARP = 32;
 constexpr unsigned IDLE = 20000;
+constexpr int CALLS = 8;
 
 enum State : uint8_t { READY, BARRIER, MEETING, TOGETHER, DONE };
 
@@ -40,6 +41,8 @@ struct Fiber {
     void* mine;
     const void* at;
     unsigned line, column;
+    // The calls that led to a barrier, the innermost first.
+    const void* calls[CALLS];
 };
 
 Fiber fibers[MAX_THREADS];
@@ -119,7 +122,17 @@ void compare_places() {
         const Fiber& one = fibers[i];
         if (one.state != BARRIER || one.barrier != 0) continue;
         if (!first) first = &one;
-        if (one.at == first->at) continue;
+        int call = 0;
+        while (call < CALLS && one.calls[call] == first->calls[call]) call++;
+        if (one.at == first->at && call == CALLS) continue;
+        if (one.at == first->at) {
+            if (!known("divergent barrier", one.calls[call]))
+                report("divergent barrier", one.calls[call], first->calls[call],
+                       "thread %u comes to a barrier by this call while thread %u comes by another one, which is "
+                       "undefined", i, unsigned(first - fibers));
+            count_more("divergent barrier", one.calls[call], 1);
+            return;
+        }
         const bool beside = one.line == first->line && one.column != first->column;
         if (!known("divergent barrier", one.at))
             report("divergent barrier", one.at, beside ? nullptr : first->at,
@@ -283,6 +296,13 @@ int fw_barrier(int id, int count, int predicate, bool arrive_only, unsigned line
     }
     me.state = BARRIER, me.barrier = id, me.count = count, me.predicate = predicate, me.at = __builtin_return_address(0);
     me.line = line, me.column = column;
+    auto frame = static_cast<const uintptr_t*>(__builtin_frame_address(0));
+    for (const void*& call : me.calls) {
+        auto outer = reinterpret_cast<const uintptr_t*>(frame[0]);
+        const bool more = outer > frame && in_own_stack(uintptr_t(outer + 1));
+        call = more ? reinterpret_cast<const void*>(outer[1]) : nullptr;
+        if (more) frame = outer;
+    }
     try_barrier(id);
     if (me.state != READY) leave();
     return me.result;

@@ -108,6 +108,25 @@ def test_barriers_in_two_branches_on_one_line_are_divergent(checks: LocalExecuto
     assert "another one in the same line, which is undefined" in finding.message
 
 
+@pytest.mark.parametrize("how", ["__noinline__", "__forceinline__", "inline"])
+def test_a_barrier_of_a_helper_that_two_branches_call_is_divergent(checks: LocalExecutor, how: str) -> None:
+    helper = f"__device__ {how} void meet(int* n) {{\n*n += 1;\n__syncthreads();\n}}"
+    branches = "if (threadIdx.x % 2) {\nmeet(&n);\n} else {\nn += 1;\nmeet(&n);\n}"
+    candidate = samples.kernel(f"{samples.RIGHT_DOUBLE}{branches}\nif (n < 0) y[0] = n;", before=helper)
+    finding = found(run(checks, samples.DOUBLE, candidate), "divergent barrier")
+    assert "which is undefined" in finding.message
+    assert finding.where != f"k, line {line_of(candidate, '__syncthreads')}"
+
+
+@pytest.mark.parametrize("how", ["__noinline__", "__forceinline__", "inline"])
+def test_a_helper_with_a_barrier_that_all_call_is_not_divergent(checks: LocalExecutor, how: str) -> None:
+    helper = f"__device__ {how} void meet(int* n) {{\n*n += 1;\n__syncthreads();\n}}"
+    calls = "for (int k = 0; k < 3; k++) {\nif (k == int(threadIdx.x)) n++;\nmeet(&n);\n}\nmeet(&n);\n"
+    candidate = samples.kernel(f"{samples.RIGHT_DOUBLE}{calls}\nif (n < 0) y[0] = n;", before=helper)
+    check = run(checks, samples.DOUBLE, candidate)
+    assert (check.status, check.findings) == ("ok", ())
+
+
 def test_one_barrier_in_a_loop_is_not_divergent(checks: LocalExecutor) -> None:
     body = samples.RIGHT_DOUBLE + "for (int k = 0; k < 6; k++) {\nif (k == int(threadIdx.x)) n++;\n__syncthreads();\n}"
     check = run(checks, samples.DOUBLE, samples.kernel(body + "\nif (n < 0) y[0] = n;"))
