@@ -206,8 +206,10 @@ class ChildSession:
     def kill(self) -> None:
         """Kill the child without waiting for its end, as `close` does: to leave a GPU takes a tenth of a second."""
         self._ended = True
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        # A child that was forked just now leads no group yet: killed as one of its own, it has nobody with it.
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(self.pid, signal.SIGKILL)
 
     def _end(self) -> int | None:
         """Kill what is left of the child and return its exit status, if the server could tell."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +14,11 @@ from support import small_tasks
 
 from forewarp.gpu_runner import child
 from forewarp.gpu_runner.devices import detect_cpu
-from forewarp.gpu_runner.executors.client import WorkerClient
+from forewarp.gpu_runner.executors.client import ChildSession, WorkerClient
 from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.remote.far_end import bootstrap
 from forewarp.gpu_runner.remote.far_end.link import Link
+from forewarp.gpu_runner.worker.channel import Channel
 from forewarp.gpu_runner.worker.requests import ProbeJob
 
 EVIL = "import os\nopen(os.environ['TRACE_FILE'], 'a').write(__file__ + '\\n')\nraise ImportError('not the module')\n"
@@ -114,3 +117,12 @@ def test_the_worker_sees_pythonpath_in_its_environment(polluted: Path, tmp_path:
         assert str(tmp_path / "path") in Path(f"/proc/{process.pid}/cmdline").read_text()
     finally:
         client.close()
+
+
+def test_a_child_is_killed_before_it_leads_a_group_of_its_own(tmp_path: Path) -> None:
+    """Forked just now, it is still in its server's group: who stops a job then must not miss it."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs, subprocess.Popen(["sleep", "60"]) as forked:
+        session = ChildSession(Channel(ours), Channel(theirs), tmp_path / "job.log", forked.pid)
+        session.kill()
+        assert forked.wait(10) == -signal.SIGKILL

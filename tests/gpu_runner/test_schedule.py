@@ -277,6 +277,7 @@ def test_the_pilot_tells_no_first_call_of_an_arm(monkeypatch: pytest.MonkeyPatch
     bench.sample = lambda *how: lambda: (next(taken), 0.0)
     bench_s = scheduled(bench, looks=(12,), time_s=1.0, verify=lambda _: 0.0, ask=lambda _: "on")._pilot()
     assert bench_s == (0.0, 3e-4)
+    # The first pair loads, and the fastest of the others tells: one that another process held up does not.
     pair_s, _ = scheduled(
         lasting(monkeypatch, 0.25), looks=(12,), time_s=1.0, verify=lambda _: 0.0, ask=lambda _: "on"
     )._pilot()

@@ -321,12 +321,18 @@ def test_how_close_a_neighbour_is_lowers_its_score_in_proportion() -> None:
 
 
 def test_a_neighbour_of_great_promise_goes_before_one_far_away() -> None:
-    kernels = {1: (seed(), 3.0), 2: (seed(UNROLL=2), 2.5), 3: (seed(UNROLL=16, TILE=512, WIDTH=8), 0.85)}
-    options = [Option(i, c, Forecast(bins.from_normal(m, 0.2), 1.0, "f"), True) for i, (c, m) in kernels.items()]
+    kernels = {
+        1: (seed(), 3.0, 1.0),
+        2: (seed(UNROLL=2), 1.4, 0.85),
+        3: (seed(UNROLL=16, TILE=512, WIDTH=8), 0.78, 1.0),
+    }
+    options = [Option(i, c, Forecast(bins.from_normal(m, 0.1), p, "f"), True) for i, (c, m, p) in kernels.items()]
     decisions = decide(options, settings=replace(SETTINGS, measure_per_round=3))
     score, room = ({p: d.numbers[name] for p, d in decisions.items()} for name in ("score", "room"))
     assert room[2] < 1.0 == room[3]
+    # Of its promise so much counts as there is room, whatever both add up to.
     assert score[2] * room[2] > score[3]
+    assert score[2] + room[2] < score[3] + room[3]
     assert measured(decisions) == [1, 2, 3]
 
 
