@@ -43,12 +43,16 @@ def first_line(text: str) -> str:
 
 
 def first_error(log: str) -> str:
-    """Return the first line that names an error, else the first one that says something.
+    """Return the first line that names an error, else what a traceback ends with, else its first line.
 
-    Lines of code that a traceback shows, which are indented, count only where no other line names one.
+    Lines of code that a traceback shows, which are indented, count only where no other line says more.
     """
-    named = [line for line in log.splitlines() if re.search(r"(?<!_)error\b", line, re.IGNORECASE)]
-    return first_line(next((line for line in named if not line[:1].isspace()), named[0] if named else log))
+    lines = log.splitlines()
+    deepest = max((i for i, line in enumerate(lines) if line.startswith('  File "')), default=len(lines))
+    raised = (line for line in lines[deepest:] if line and not line[0].isspace())
+    named = [line for line in lines if re.search(r"(?<!_)error\b", line, re.IGNORECASE)]
+    outside = next((line for line in named if not line[:1].isspace()), next(raised, ""))
+    return first_line(outside or (named[0] if named else log))
 
 
 def clip(text: str, limit: int = 2000) -> str:

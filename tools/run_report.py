@@ -225,7 +225,8 @@ def report(archive: Archive, run_id: str) -> SearchResult:
     """Return the result of a run so far; raises `UsageError` for an unknown run."""
     row = archive.run(run_id)
     found = summarise(archive, row.id, over=lost(row))
-    lines = [_line(r) for r in archive.candidates(row.id)]
+    rows = archive.candidates(row.id)
+    lines = [_line(r) for r in rows]
     source = "replay" if any(c.measured and c.measured.source == "replay" for c in lines) else "measured"
     best, audits, holdout = _best(archive, found), found.false_discards, found.holdout
     shapes = [NearShape.of(s, speedup=speedup_of(s)) for s in holdout.shapes] if holdout else []
@@ -233,7 +234,7 @@ def report(archive: Archive, run_id: str) -> SearchResult:
     return SearchResult.of(
         found,
         summary=" ".join(
-            part for part in (_summary(row, found, best, source), "" if best else _why_none(lines), found.note) if part
+            part for part in (_summary(row, found, best, source), "" if best else _why_none(rows), found.note) if part
         ),
         run_id=row.id,
         device=Device.of(row.target),
@@ -368,16 +369,16 @@ def _line(row: CandidateRow) -> CandidateLine:
     )
 
 
-def _why_none(lines: Sequence[CandidateLine]) -> str:
+def _why_none(rows: Sequence[CandidateRow]) -> str:
     """Say what is wrong with the first candidate that failed: often it is the seed, and so all others fail alike."""
-    for line in lines:
-        if line.measured is not None and line.measured.status != "ok":
-            status, log = line.measured.status, line.measured.log
-        elif line.outcome in ("malformed", "compile_error"):
-            status, log = line.outcome, line.reason
+    for row in rows:
+        if row.measurement is not None and row.measurement.status != "ok":
+            status, log = row.measurement.status, row.measurement.log
+        elif row.outcome in ("malformed", "compile_error"):
+            status, log = row.outcome, row.reason
         else:
             continue
-        return f"The first that failed, {line.kernel.short}, is {status.replace('_', ' ')}: {first_error(log)}"
+        return f"The first that failed, {row.candidate.short}, is {status.replace('_', ' ')}: {first_error(log)}"
     return ""
 
 
