@@ -44,9 +44,7 @@ def test_bytes_that_are_no_text_are_marked_and_can_be_encoded() -> None:
 def test_the_error_of_a_traceback_is_not_its_code() -> None:
     log = 'Traceback (most recent call last):\n  File "a.py", line 1\n    raise ValueError(error)\nValueError: no GPU'
     assert first_error(log) == "ValueError: no GPU"
-    unnamed = (
-        'Traceback (most recent call last):\n  File "a.py", line 1\n    run(error)\nInvalidCompiler: g++\n\nSet CXX'
-    )
+    unnamed = 'Traceback (most recent call last):\n  File "a.py", line 1\n    run(error)\nNoCompiler: g++\n\nSet CXX'
     assert first_error(unnamed) == "NoCompiler: g++"
     assert first_error("built\n  a.cu(3): error: no such name") == "a.cu(3): error: no such name"
 
