@@ -144,7 +144,8 @@ def export_kernel(request: ExportKernelRequest) -> ExportResult:
             texts, default = {f"{request.name or MODULE.removesuffix('.py')}.py": module_text.of(winning, words)}, "."
     folder = Path(request.out or default).expanduser().absolute()
     if request.format != "package" and folder.suffix == ".py" and not folder.is_dir():
-        folder, texts = folder.parent, dict.fromkeys([folder.name], *texts.values())
+        (text,) = texts.values()
+        folder, texts = folder.parent, {folder.name: text}
     try:
         for path, text in texts.items():
             write_whole(folder / path, text)

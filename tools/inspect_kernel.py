@@ -337,8 +337,8 @@ def _summary(found: list[KernelInspection], target: Target) -> str:
         problems = sum(len(k.problems) for k in found)
         checked = [k.check for k in found if k.check is not None]
         uncoalesced = sum(f.kind == "uncoalesced" for c in checked for f in c.findings)
-        seen = [f"{counted(problems, 'problem')} noted"] * bool(problems)
-        seen += [f"{counted(uncoalesced, 'place')} with uncoalesced accesses"] * bool(uncoalesced)
+        seen = [f"{counted(problems, 'problem')} noted"] if problems else []
+        seen += [f"{counted(uncoalesced, 'place')} with uncoalesced accesses"] if uncoalesced else []
         noted = ", ".join(seen) or "no problem seen"
         said = f", {', '.join(sorted({c.how for c in checked}))}: {_outcomes(checked)}" if checked else ""
         where = f" for {target.name}" if any(k.workloads for k in found) else ""

@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -243,7 +244,7 @@ def chosen_card(name: str | None = None) -> Target:
     """
     name = name or os.environ.get(CARD)
     known = devices.known_targets()
-    target = known.get(name.lower()) if name else devices.detect_cuda()
+    target = known.get(name.lower()) if name else _own_card()
     if target is None or target.memory_bandwidth is None:
         what = f"the card {name!r} is not known to forewarp" if name else "no GPU that forewarp knows is here"
         raise UsageError(what, hint=f"name a similar one by card= or {CARD}: {', '.join(known)}")
@@ -289,6 +290,12 @@ def _asks_for_compiling() -> Callable[[], bool]:
     except ImportError:
         return lambda: False
     return torch.compiler.is_compiling
+
+
+@cache
+def _own_card() -> Target | None:
+    """Return this machine's GPU; `perf_model` asks for it with each configuration."""
+    return devices.detect_cuda()
 
 
 def _known(card: str | None) -> str | None:

@@ -53,6 +53,8 @@ _TRANSPARENT = frozenset(
         *("umulhi", "where", "cast", "to_tensor"),
     )
 )
+_KEEPING = _TRANSPARENT | _RESHAPES | frozenset(["constexpr", "int", "float", "bool", "tensor", "const"])
+"""Functions whose result is their first argument, where that is no tile."""
 ZERO, ONE = (cast("Numbers", np.float64(n)) for n in (0, 1))
 
 
@@ -503,11 +505,7 @@ class _Walker:
             return result
         if name in _TRANSPARENT and tiles:
             return tiles[0]
-        if (
-            name in _TRANSPARENT
-            or name in _RESHAPES
-            or name in ("constexpr", "int", "float", "bool", "tensor", "const")
-        ):
+        if name in _KEEPING:
             return first
         if name == "len" and isinstance(first, tuple):
             return float(len(cast("tuple[Any, ...]", first)))

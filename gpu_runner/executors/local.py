@@ -66,7 +66,7 @@ _CHECK_START_S = 30.0
 OPENED_AHEAD, LARGE_BYTES = 3, 64 << 30
 """Processes that open a GPU of so much memory for tasks to come; each of them takes about 0.5 GB of it."""
 _NO_MEMORY = ("MemoryError", "ran out of memory", "can't allocate memory", "std::bad_alloc")
-"""What a task's code that lacks memory raises."""
+"""Parts of errors that say that a task's code ran out of memory."""
 _REFUSALS = (
     *("PermissionError", "Permission denied", "No such file or directory"),
     *("Network is unreachable", "Operation not permitted"),

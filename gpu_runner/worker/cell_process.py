@@ -228,10 +228,10 @@ def _serve(line: Blocking, loader: Loader) -> None:
                 wake()
             elif kind == REST:
                 line.rest()
-            elif kind == RUN and runner is not None:
-                runner.run(slot)
             elif runner is None:
                 pass
+            elif kind == RUN:
+                runner.run(slot)
             elif kind == NULL or module is None:  # native code writes to the judge's buffers itself, and has no state
                 runner.wait()
             elif kind == READY:
