@@ -154,21 +154,20 @@ def _compiled(launch: TunedLaunch, place: int, target: Target) -> dict[str, Any]
 
 def _measured(job: TimeJob) -> dict[str, Any]:
     call, launch = _File(job, contextlib.ExitStack()).launch(job.launch)
+    start = time.monotonic()
     timer = Timer(launch, seed=job.seed)
     timings = [timer.check(place, compare=False) for place in job.places]
     timer.time(timings)
     best = sorted((t for t in timings if not t.problem), key=lambda t: t.seconds)
-    checked = [t.place for t in best[: job.checked]]
-    differing = differing_results(call.do, launch, checked)
-    if differing is None:
-        checked, differing = [], dict[int, str]()
+    compared = differing_results(call.do, launch, [t.place for t in best]) if best else {}
     return {
         "status": "ok",
         "log": "",
         "timings": [
-            {"place": t.place, "samples": t.samples, "problem": differing.get(t.place, t.problem)} for t in timings
+            {"place": t.place, "samples": t.samples, "problem": compared.get(t.place, "") or t.problem} for t in timings
         ],
-        "checked": checked,
+        "checked": list(compared),
+        "seconds": time.monotonic() - start,
     }
 
 

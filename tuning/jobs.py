@@ -96,7 +96,7 @@ class KeepTimingsJob(DevicelessJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeJob(FileJob):
-    """Time the configurations at `places` of a launch, and compare the results of the `checked` fastest.
+    """Time the configurations at `places` of a launch, and compare the results of a call with each, the fastest first.
 
     `compiled` are the folders of Triton caches that they were compiled into.
     """
@@ -105,6 +105,5 @@ class TimeJob(FileJob):
     launch: NamedLaunch
     places: tuple[int, ...]
     compiled: tuple[str, ...]
-    checked: int
     seed: int
     reads: tuple[str, ...] = ()

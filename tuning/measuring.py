@@ -21,6 +21,8 @@ FLUSH_BYTES = 768 << 20
 """Written before each sample: many times the L2 cache, and long enough for the host to enqueue the launch meanwhile."""
 BATCH = 32
 """Samples that are enqueued before the first of them is read."""
+CHECK_S, CHECKED = 10.0, 3
+"""Seconds after which no more results are compared, but those of so many configurations in any case."""
 _TOLERANCE = {torch.float64: 1e-8, torch.float32: 2e-3, torch.float16: 1e-2, torch.bfloat16: 2e-2}
 
 
@@ -49,21 +51,23 @@ class Timer:
         self.launch, self._chance = launch, random.Random(seed)
         tensors = {n: v for n, v in launch.arguments.items() if isinstance(v, torch.Tensor)}
         self._outputs = {n: v for n, v in tensors.items() if n in written} or tensors
-        self._before = {n: v.clone() for n, v in self._outputs.items()}
+        self._before: dict[str, torch.Tensor] = {}
         self._expected: dict[str, torch.Tensor] = {}
         self._flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
 
     def check(self, place: int, *, compare: bool = True) -> Timing:
         """Launch a configuration once on the outputs as they were, and compare with what the first one wrote.
 
-        Without `compare` it is only launched: some kernels write parts, as many as the configuration says, that are
-        added up later.
+        Without `compare` it is only launched, and no tensor is copied: some kernels write parts, as many as the
+        configuration says, that are added up later.
         """
         config = self.launch.configs[place]
         timing = Timing(place)
+        if compare and not self._before:
+            self._before = {n: v.clone() for n, v in self._outputs.items()}
         try:
-            for name, tensor in self._outputs.items():
-                tensor.copy_(self._before[name])
+            for name, tensor in self._before.items():
+                self._outputs[name].copy_(tensor)
             self.launch.prepare(config)
             kernel = self.launch.run(config)
             torch.cuda.synchronize()
@@ -74,9 +78,9 @@ class Timer:
                 raise  # the device is lost to this process
             timing.problem = f"{type(e).__name__}: {e}"[:200]
             return timing
-        if not self._expected:
+        if compare and not self._expected:
             self._expected = {n: v.clone() for n, v in self._outputs.items()}
-        timing.problem = self._difference() if compare else ""
+        timing.problem = self._difference()
         return timing
 
     def _difference(self) -> str:
@@ -118,17 +122,23 @@ def not_behind(timings: Sequence[Timing]) -> list[Timing]:
     return [t for t in timings if min(t.samples) <= BEHIND * best]
 
 
-def differing_results(call: Callable[[], object], launch: TunedLaunch, places: Sequence[int]) -> dict[int, str] | None:
-    """Do a whole call with each configuration, and return what differs from its results with the first that runs.
+def differing_results(call: Callable[[], object], launch: TunedLaunch, places: Sequence[int]) -> dict[int, str]:
+    """Do a whole call with each configuration, and return how its results differ from those with the first that runs.
 
-    None where nothing can be compared: the call returns no tensors, or makes other inputs each time, so that even the
-    first configuration differs from itself.
+    "" says that they do not. Long calls are done with the first `CHECKED` places only. Nothing can be compared where
+    the call returns no tensors, or makes other inputs each time, so that even the first configuration differs from
+    itself: then no place is told.
     """
     expected = _results(call, {})
     if not expected or _differ(expected, _results(call, {})):
-        return None
-    found = {place: _differ(expected, _results(call, {launch.kernel: launch.configs[place]})) for place in places}
-    return {place: problem for place, problem in found.items() if problem}
+        return {}
+    found: dict[int, str] = {}
+    until = time.monotonic() + CHECK_S
+    for place in places:
+        if len(found) >= CHECKED and time.monotonic() > until:
+            break
+        found[place] = _differ(expected, _results(call, {launch.kernel: launch.configs[place]}))
+    return found
 
 
 def _results(call: Callable[[], object], chosen: Mapping[str, Any]) -> list[torch.Tensor]:

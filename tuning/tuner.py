@@ -42,8 +42,6 @@ from forewarp.tuning.space import Space
 OBSERVE_S, COMPILE_S, MEASURE_S = 180.0, 600.0, 600.0
 MEMORY = 16 << 30
 """Bytes that a child without a device may take."""
-CHECKED = 3
-"""Fastest configurations whose whole call is done and compared."""
 MOST_JOBS = 16
 MOST_PROBLEMS = 5
 """Reasons that are told why no kernel was found."""
@@ -179,6 +177,8 @@ class Tuner:
         self._folders = contextlib.ExitStack()
         self.device_s = 0.0
         """Seconds for which the device was held."""
+        self.measuring_s = 0.0
+        """Those of them in which configurations were launched, timed and compared, processes being there."""
 
     def stop(self) -> None:
         """End what another thread has done here: it gets a `WorkerError`. Safe to call twice."""
@@ -295,7 +295,6 @@ class Tuner:
             launch=observed.launch,
             places=tuple(places),
             compiled=tuple(str(f) for f in folders),
-            checked=CHECKED,
             seed=random.SystemRandom().randrange(1 << 30),
             space=self._space,
             seconds=0.8 * MEASURE_S,
@@ -306,6 +305,7 @@ class Tuner:
             answer = self._run(job, MEASURE_S)
         finally:
             self.device_s += time.monotonic() - start
+        self.measuring_s += answer["seconds"]
         timings = {t["place"]: t for t in answer["timings"]}
         base = timings.get(baseline, {"samples": []})["samples"]
         for place, timing in timings.items():
