@@ -59,7 +59,6 @@ class BaseConversation:
 
     @property
     def spent(self) -> events.Spent:
-        """Amounts spent so far."""
         return self._spent
 
     @property
@@ -202,13 +201,10 @@ class BaseConversation:
         raise NotImplementedError
 
     async def _run(self, text: str) -> None:
-        """Do a whole turn; errors and interruptions are emitted as events."""
         raise NotImplementedError
 
     def _stop(self, work: asyncio.Task[None]) -> None:
-        """End a turn's work at once."""
         work.cancel()
 
     def _note(self, event: events.ConversationEvent) -> None:
-        """Take an event into account just before it is handed out."""
         self.candidates.apply(event)

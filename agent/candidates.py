@@ -33,7 +33,6 @@ class ListedCandidate:
 
     @property
     def speedup(self) -> float | None:
-        """Measured speed-up, if there is one."""
         return self.measured.speedup if self.measured else None
 
     @property

@@ -177,7 +177,6 @@ async def run_command(line: str, conversation: BaseConversation, tools: KernelTo
 
 
 def _user() -> Caller:
-    """Return the user as the caller of a new call."""
     return Caller(f"user-{secrets.token_hex(4)}", "user")
 
 

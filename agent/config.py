@@ -76,7 +76,6 @@ class Configured:
 
 
 def user_folder() -> Path:
-    """Return forewarp's configuration folder."""
     import platformdirs
 
     return platformdirs.user_config_path("forewarp")

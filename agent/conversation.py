@@ -62,7 +62,6 @@ class Conversation(BaseConversation):
 
     @property
     def message_count(self) -> int:
-        """Number of messages that the model remembers."""
         return len(self._history) or len(self._stored)
 
     def steer(self, text: str) -> bool:
@@ -76,7 +75,6 @@ class Conversation(BaseConversation):
         return self._turn.steer(whole, text)
 
     def close(self) -> None:
-        """End the measuring processes and the record."""
         self._tools.close()
         if self._transcript is not None:
             if self._spent != self._emitted:
@@ -317,7 +315,6 @@ class Conversation(BaseConversation):
         self._emitted = self._spent
 
     def _note(self, event: events.ConversationEvent) -> None:
-        """Take an event into account, and record it, just before it is handed out."""
         super()._note(event)
         if isinstance(event, events.Spent):
             self._emitted = event

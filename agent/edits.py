@@ -114,5 +114,4 @@ def _as_usage_error(what: str) -> Generator[None]:
 
 
 def _write(target: Path, text: str) -> None:
-    """Replace a file whole, with its permissions."""
     write_whole(target, text, target.stat().st_mode & 0o777 if target.exists() else None)

@@ -48,7 +48,6 @@ class Retrying:
 
     @property
     def words(self) -> str:
-        """The event as a sentence."""
         wait = f" in {self.wait_s:.0f} s" if self.wait_s >= 0.5 else ""
         return f"{self.reason}; asking again{wait} ({self.attempt} of {self.most})"
 
@@ -208,7 +207,6 @@ KINDS: Mapping[str, type[ConversationEvent]] = {kind.__name__: kind for kind in 
 
 
 def to_data(event: ConversationEvent) -> dict[str, Any]:
-    """Return an event as JSON-ready data with its `type`."""
     return {"type": type(event).__name__, **serde.to_data(event)}
 
 

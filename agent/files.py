@@ -116,7 +116,6 @@ def readable_file(folder: Path, path: str | Path) -> Path:
 
 
 def shown(folder: Path, path: Path) -> str:
-    """Return a path as seen from the working folder."""
     root = folder.resolve()
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 

@@ -75,7 +75,6 @@ def _encodable(value: Any) -> Any:
 
 
 def length_of(messages: Iterable[ModelMessage]) -> int:
-    """Return the characters of messages."""
     return sum(_length(part) for message in messages for part in message.parts)
 
 

@@ -55,7 +55,6 @@ class KernelTools:
             threading.Thread(target=executors.close, name="forewarp-close", daemon=True).start()
 
     def close(self) -> None:
-        """End the measuring processes, and wait for their end."""
         with self._opening:
             executors, self._executors = self._executors, None
         if executors is not None:

@@ -171,7 +171,6 @@ class ModelTurn:
         return number is not None
 
     def stop(self) -> None:
-        """End the turn at once."""
         self._stopped.set()
         self._token.cancel()
 
@@ -256,7 +255,6 @@ class ModelTurn:
         raise _NoAnswerError(f"{self._model.label} ended without an answer")
 
     def _keep(self, messages: Sequence[ModelMessage]) -> None:
-        """Keep the messages so far, without an answer that broke off by itself."""
         kept = list(messages)
         if kept and not self._stopped.is_set() and isinstance(kept[-1], ModelResponse) and kept[-1].state != "complete":
             kept.pop()
@@ -446,12 +444,10 @@ class _Silence:
         return self._alarm is not None
 
     def begin(self) -> None:
-        """Begin to wait for an answer."""
         self._began = time.monotonic()
         self._set()
 
     def heard(self) -> None:
-        """Note that a piece of the answer came."""
         longest = LONGEST_ANSWER * self._limit_s
         if self._alarm is None:
             return
@@ -461,7 +457,6 @@ class _Silence:
             self._set()
 
     def end(self) -> None:
-        """Wait no more."""
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

@@ -40,7 +40,6 @@ class Replay(BaseConversation):
 
     @property
     def id(self) -> str:
-        """The recorded conversation's id."""
         return self._id
 
     @property
@@ -92,7 +91,6 @@ def turns(recorded: Sequence[events.ConversationEvent]) -> list[list[events.Conv
 
 
 def _pause(event: events.ConversationEvent) -> float:
-    """Return how long to wait before an event, in seconds."""
     match event:
         case events.TextDelta() | events.ThoughtDelta():
             return 1 / WORDS_PER_S

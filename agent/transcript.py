@@ -92,13 +92,11 @@ class Transcript:
         self._line({"type": "Messages", "kept": kept, "messages": [_with_parsed_calls(m) for m in messages]})
 
     def flush(self) -> None:
-        """Write the text that was gathered."""
         if self._text:
             text, self._text, self._since = self._text, "", 0.0
             self._line(events.to_data(self._kind(text)))
 
     def close(self) -> None:
-        """End the file."""
         self.flush()
         if self._file is not None:
             with contextlib.suppress(OSError):
@@ -168,7 +166,6 @@ def _hash(text: str) -> str:
 
 
 def home(place: Place) -> Path:
-    """Return the folder of the conversations, beside the archive."""
     from forewarp.tools.runs import home as beside
 
     return beside(place) / FOLDER
@@ -207,7 +204,6 @@ def conversations(place: Place) -> list[Header]:
 
 
 def latest(folder: Path, place: Place) -> Header | None:
-    """Return the latest conversation of a working folder, if there is one."""
     return next((h for h in conversations(place) if h.folder == str(folder.resolve())), None)
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from pydantic import PrivateAttr
 
 from forewarp.archive.store import Archive
-from forewarp.tools.run_report import SearchResult
-
-if TYPE_CHECKING:
-    from forewarp.tools.run_report import BestKernel
+from forewarp.tools.run_report import BestKernel, SearchResult
 
 
 class Run(SearchResult):

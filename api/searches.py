@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, Unpack
+from typing import Literal, TypeAlias, Unpack
 
 from forewarp.api.arguments import AnyKernel, AnyTask, Options, Where, place_of, request_of, search_request
 from forewarp.api.run import Run
@@ -20,9 +20,7 @@ from forewarp.report.tally import so_far
 from forewarp.search.events import Event
 from forewarp.tools import session as sessions
 from forewarp.tools.requests import ResumeRequest
-
-if TYPE_CHECKING:
-    from forewarp.tools.search import Own, SearchJob
+from forewarp.tools.search import Own, SearchJob
 
 Named = Literal["learned", "llm", "cascade", "none"]
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import Literal, Unpack
 
 from forewarp.api.arguments import AnyKernel, AnyTask, TaskWhere, Where, kernel_of, request_of
 from forewarp.core.protocols import Forecaster
+from forewarp.tools.forecast_kernel import ForecastResult
+from forewarp.tools.inspect_kernel import InspectResult
+from forewarp.tools.measure_kernel import MeasureManyResult
+from forewarp.tools.measured import MeasureResult
 from forewarp.tools.requests import (
     ForecastRequest,
     InspectRequest,
@@ -17,15 +21,9 @@ from forewarp.tools.requests import (
     ValidateRequest,
     checked,
 )
-
-if TYPE_CHECKING:
-    from forewarp.tools.forecast_kernel import ForecastResult
-    from forewarp.tools.inspect_kernel import InspectResult
-    from forewarp.tools.measure_kernel import MeasureManyResult
-    from forewarp.tools.measured import MeasureResult
-    from forewarp.tools.suite_measuring import SuiteProgress
-    from forewarp.tools.suite_results import SuiteResult
-    from forewarp.tools.validate_task import ValidateResult
+from forewarp.tools.suite_measuring import SuiteProgress
+from forewarp.tools.suite_results import SuiteResult
+from forewarp.tools.validate_task import ValidateResult
 
 
 def forecast(

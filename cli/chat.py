@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
+from rich.console import Console
 
 from forewarp.cli import exits
 from forewarp.cli.options import HERE, PLAIN, Output, OutputFormat, PlaceOptions, Switch, positive
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forewarp.agent.settings import Settings
     from forewarp.agent.transcript import RecordedConversation, Transcript
 

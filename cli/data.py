@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
+from rich.console import Console
 
 from forewarp.cli import exits
 from forewarp.cli.flags import takes
@@ -13,8 +14,6 @@ from forewarp.tools.parts import Place
 from forewarp.tools.requests import ExportRequest
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forewarp.tools.archive_repair import ArchiveState
 
 

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+
 from forewarp.cli import exits
 from forewarp.cli.options import HERE, PLAIN, Output, PlaceOptions
 from forewarp.core.errors import ArchiveError, DeviceError, UsageError, WorkerError
@@ -17,8 +19,6 @@ from forewarp.gpu_runner import child
 from forewarp.gpu_runner.worker import least
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forewarp.report.documents import DoctorCheck
     from forewarp.tools.parts import Place
 

@@ -6,7 +6,6 @@ import sys
 
 
 def run() -> None:
-    """Run the command line and end the process with its exit code."""
     try:
         from forewarp.cli.main import main
 

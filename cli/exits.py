@@ -105,7 +105,6 @@ def reader_gone() -> int:
 
 
 def report(arguments: Sequence[str], code: str, message: str, hint: str, *, retryable: bool = False) -> None:
-    """Print an error on stderr, and a document of it on stdout with --json."""
     tell(message, hint)
     if wants_document(arguments):
         from forewarp.report.documents import Envelope, Failure
@@ -117,7 +116,6 @@ def report(arguments: Sequence[str], code: str, message: str, hint: str, *, retr
 
 
 def tell(message: str, hint: str) -> None:
-    """Print an error on stderr."""
     printing.err(f"forewarp: {message}" + (f"\n  {hint}" if hint else ""))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.console import Console
 
 from forewarp.cli import exits
 from forewarp.cli.flags import commas, takes
@@ -15,8 +16,6 @@ from forewarp.core.errors import UsageError
 from forewarp.tools.requests import EvaluateRequest, TrainRequest
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forewarp.report.documents import EvaluateDocument
     from forewarp.tools.train import TrainResult
 

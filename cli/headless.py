@@ -59,7 +59,6 @@ def run(
 
 
 def _told(end: events.ConversationEvent) -> int:
-    """Say how a turn ended where it did not end well, and return the exit code."""
     match end:
         case events.Failed() as failed:
             exits.tell(failed.message, _in_flags(failed.hint))
@@ -136,7 +135,6 @@ class TextView:
         self._by_hand = False
 
     def show(self, event: events.ConversationEvent) -> None:
-        """Print the event where it belongs."""
         match event:
             case events.UserSaid(text=text, steering=False):
                 self._by_hand = text.startswith("/")
@@ -283,7 +281,6 @@ def _paid(answered: events.Answered) -> str:
 
 
 def _summary(seen: Sequence[events.ConversationEvent]) -> str:
-    """Return the answers and the output of slash commands; of an interrupted answer, the text so far."""
     parts: list[str] = []
     begun, by_hand = "", False
     for event in seen:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
+from rich.console import Console
+from rich.table import Table
 
 from forewarp.cli import exits, printing
 from forewarp.cli.flags import commas, takes
@@ -24,9 +26,6 @@ from forewarp.tools.requests import (
 )
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
     from forewarp.tools.forecast_kernel import ForecastResult
     from forewarp.tools.suite_measuring import SuiteProgress
     from forewarp.tools.validate_task import ValidateResult

@@ -124,7 +124,6 @@ def _given(options: ServerOptions, where: PlaceOptions) -> dict[str, str]:
 
 
 def _flags(given: dict[str, str], options: ServerOptions) -> list[str]:
-    """Return the flags with which a client is to start the server."""
     pairs = [*given.items(), *(("model", name) for name in options.model or ())]
     pairs += [("gate-python", str(path.expanduser().absolute())) for path in options.gate_python]
     return [part for name, value in pairs for part in (f"--{name}", value)]

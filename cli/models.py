@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
+from rich.console import Console
 
 from forewarp.cli import exits, printing
 from forewarp.cli.flags import takes
@@ -15,10 +17,6 @@ from forewarp.cli.options import PLAIN, Output
 from forewarp.tools.requests import ApplyRequest, OptimizeModelRequest, ProfileRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.console import Console
-
     from forewarp.tools.optimize_model import ModelSearch
 
 

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+
 from forewarp.cli import exits, printing
 from forewarp.cli.options import Output
 from forewarp.core.errors import UsageError
@@ -20,8 +22,6 @@ from forewarp.report.tally import so_far
 from forewarp.tools.signals import stopping
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forewarp.archive.store import Archive
     from forewarp.tools.run_report import RunRecord
     from forewarp.tools.search import SearchJob

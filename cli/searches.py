@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from rich.console import Console
 
 from forewarp.cli import exits, printing
 from forewarp.cli.flags import takes
@@ -15,8 +16,6 @@ from forewarp.tools.parts import Place
 from forewarp.tools.requests import ExportKernelRequest, OptimizeModelRequest, ResumeRequest, SearchRequest
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from forewarp.report.documents import RunLine
     from forewarp.tools.export import ExportResult
 

@@ -76,7 +76,6 @@ class CallProgress:
         self.total: float | None = None
 
     def __call__(self, message: str, done: float = 0.0, total: float | None = None) -> None:
-        """Take the latest."""
         self.message, self.done, self.total = message, done, total
 
 
@@ -113,7 +112,6 @@ class ForecastAnswer(ToolAnswer):
 
 
 def forecast_answer(found: ForecastResult, detail: Detail) -> ForecastAnswer:
-    """Convert a forecast."""
     f, more = found.forecast, detail == "detailed"
     ranking = [
         picked(
@@ -361,7 +359,6 @@ class ValidateAnswer(ToolAnswer):
 
 
 def validate_answer(found: ValidateResult) -> ValidateAnswer:
-    """Convert a validation."""
     shapes = [
         picked(w, "name sound problems notes", passed=[str(n) for n in w.nulls if n.passed]) for w in found.workloads
     ]
@@ -429,7 +426,6 @@ def reply(answer: ToolAnswer, detail: Detail = "concise") -> CallToolResult:
 
 
 def filled(answer: ToolAnswer) -> dict[str, Any]:
-    """Return an answer as data."""
     return _filled(answer.model_dump(mode="json"))
 
 

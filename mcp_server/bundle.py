@@ -150,7 +150,6 @@ def sources() -> Iterator[tuple[str, bytes]]:
 
 
 def packed(manifest: Mapping[str, Any]) -> bytes:
-    """Return the bundle; the same sources make the same bytes."""
     stream = BytesIO()
     files = [
         ("manifest.json", (json.dumps(manifest, indent=2, ensure_ascii=False) + "\n").encode()),

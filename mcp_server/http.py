@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING
+
+import uvicorn
+from mcp.server import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forewarp.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from mcp.server import MCPServer
-    from starlette.applications import Starlette
-    from starlette.types import ASGIApp, Receive, Scope, Send
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MIN_TOKEN = 16
@@ -43,8 +44,6 @@ def check(host: str, token: str) -> None:
 
 def app(server: MCPServer[None], host: str, token: str, names: tuple[str, ...] = ()) -> Starlette | ASGIApp:
     """Return the application; `names` are further values that the Host header may have, without port."""
-    from mcp.server.transport_security import TransportSecuritySettings
-
     allowed = [f"[{n}]" if ":" in n else n for n in dict.fromkeys((*LOOPBACK, host, *names))]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
@@ -64,10 +63,7 @@ class Guard:
         self._inner, self._token = inner, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 401, or pass the request on."""
-        from starlette.responses import PlainTextResponse
-
-        if scope["type"] == "http":
+            if scope["type"] == "http":
             headers: dict[bytes, bytes] = dict(scope["headers"])
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
@@ -80,6 +76,4 @@ class Guard:
 def serve(server: MCPServer[None], host: str, port: int, token: str, names: tuple[str, ...] = ()) -> None:
     """Serve until the process is ended; raises `UsageError` for an address that would be open to anybody."""
     check(host, token)
-    import uvicorn
-
     uvicorn.run(app(server, host, token, names), host=host, port=port, log_level="warning")

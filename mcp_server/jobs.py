@@ -38,7 +38,6 @@ class Jobs:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     def close(self) -> None:
-        """Leave the started processes running."""
         for child in (*self._children.values(), *self._workers.values()):
             if child.poll() is None:
                 child.returncode = 0  # it is meant to go on, which would otherwise be warned of
@@ -111,7 +110,6 @@ class Jobs:
         return job
 
     def restart(self, job: SpooledJob) -> None:
-        """Start a job anew whose process was ended or lost."""
         self.spool.reopen(job.id)
         self._begin(job)
 

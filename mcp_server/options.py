@@ -62,5 +62,4 @@ class ServerOptions(Part):
         }
 
     def folder(self) -> Path:
-        """Return the workspace."""
         return (self.workspace or Path.cwd()).expanduser().absolute()

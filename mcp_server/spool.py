@@ -68,7 +68,6 @@ class Spool:
         self.folder = home / "mcp-jobs"
 
     def at(self, job_id: str) -> Path:
-        """Return the folder of a job."""
         return self.folder / job_id
 
     def add(

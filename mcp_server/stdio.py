@@ -25,7 +25,6 @@ class _Wrapped:
         self._inner = stream
 
     async def aclose(self) -> None:
-        """Close the stream."""
         await self._inner.aclose()
 
     async def __aenter__(self) -> Self:
@@ -46,7 +45,6 @@ class Replies(_Wrapped):
         self.waiting: set[str | int | None] = set()
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Send a message."""
         await self._stream.send(item)
         if isinstance(item.message, JSONRPCResponse | JSONRPCError):
             self.waiting.discard(item.message.id)
@@ -68,7 +66,6 @@ class AnsweringStream(_Wrapped):
         return getattr(self._source, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        """Return the next message."""
         while True:
             try:
                 item = await self._source.receive()

@@ -56,7 +56,6 @@ class Verbs:
         self._id = secrets.token_hex(4)
 
     def close(self) -> None:
-        """End what only this server uses; runs and measurements go on."""
         if self._work is not None:
             self._work.close()
 
@@ -76,7 +75,6 @@ class Verbs:
         return f"{self._id}-{hashlib.sha256(key.encode()).hexdigest()[:12]}" if key else self._id
 
     async def _aside(self, what: Callable[[], T]) -> T:
-        """Run something in a thread; a cancelled call does not wait for it."""
         return await anyio.to_thread.run_sync(what, limiter=self._threads, abandon_on_cancel=True)
 
     async def _surely(self, what: Callable[[], T]) -> T:

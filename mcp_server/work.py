@@ -127,7 +127,6 @@ class Work:
             executors.close()
 
     def forecast_kernel(self, session: str, given: Mapping[str, Any], say: CallProgress) -> ForecastAnswer:
-        """Forecast one kernel or several."""
         paths: list[str] = given["paths"] or []
         if paths and (given["source"] is not None or given["path"] is not None):
             raise UsageError(
@@ -158,7 +157,6 @@ class Work:
         self.jobs.spool.write(job.id, "result.json", f'{{"usd": {usd or 0.0}, "tokens": {tokens}}}')
 
     def inspect_kernel(self, session: str, given: Mapping[str, Any], say: CallProgress) -> InspectAnswer:
-        """Inspect one kernel for a GPU."""
         del session
         request = InspectRequest(
             task=given["task"] and self.requests.task(given["task"]),
@@ -337,7 +335,6 @@ class Work:
         return self.run_of(job, "concise", START_S, 0.0, say)
 
     def run_verb(self, session: str, given: Mapping[str, Any], say: CallProgress) -> ToolAnswer:
-        """Start a verb and return its result, or its handle after `wait_s` seconds."""
         verb, measures = given["verb"], given["verb"] in ("optimize", "apply", "gate_lock", "gate_check")
         with self.budget.deciding():
             self._check_room()
@@ -385,7 +382,6 @@ class Work:
         return Budget(round(measurements or DEFAULT_MEASUREMENTS), device_s, dollars, tokens)
 
     def run_of(self, job: SpooledJob, detail: Detail, start_s: float, wait_s: float, say: CallProgress) -> SearchAnswer:
-        """Return the state of the run that a job became, or that it still starts."""
         began = time.monotonic()
         run_id = self.jobs.await_id(job, start_s)
         if run_id is not None:
@@ -498,7 +494,6 @@ class Work:
         return task_interface(self.requests.task(task), self.options.place, None, self._executors)
 
     def _task(self, name: str, language: Language, gradients: AskedGradients | None, about: str) -> Described:
-        """Describe a task for a kernel in a language, or say what is known to help it."""
         given = self.requests.task(name)
         found = task_interface(given, self.options.place, language, self._executors, gradients, own=False)
         facts, start, advice = found.facts, found.start, found.advice

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from forewarp.core import processes
 from forewarp.core.errors import ForewarpError
@@ -27,10 +27,8 @@ from forewarp.core.values import Task
 from forewarp.mcp_server.spool import Spool, SpooledJob, error_of, owner, slot_name
 from forewarp.tools.measure_kernel import MeasureRequest, MeasureStage, measure_kernel
 from forewarp.tools.parts import Place
+from forewarp.tools.search import SearchJob
 from forewarp.tools.session import Executors
-
-if TYPE_CHECKING:
-    from forewarp.tools.search import SearchJob
 
 POLL_S = 0.05
 GLANCE_S = 1.0
@@ -84,7 +82,6 @@ def measure(home: Path, keep_warm_s: float, number: int) -> int:
 
 
 def _measure(spool: Spool, job: SpooledJob, executors: Executors) -> None:
-    """Do one measurement and write its result."""
     stop: list[threading.Timer] = []
 
     def stage(name: MeasureStage) -> None:

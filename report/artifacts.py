@@ -18,12 +18,11 @@ from forewarp.core.untrusted_text import model_json, spreadsheet_cell
 from forewarp.report.documents import Artifact, OptimizeModelDocument, SearchDocument, failure
 from forewarp.tools import session
 from forewarp.tools.parts import Interval, Place, shown
-from forewarp.tools.run_report import RunRecord, SearchResult, report
+from forewarp.tools.run_report import CandidateLine, RunRecord, SearchResult, report
+from forewarp.tools.search import SearchJob
 
 if TYPE_CHECKING:
     from forewarp.tools.optimize_model import ModelSearch
-    from forewarp.tools.run_report import CandidateLine
-    from forewarp.tools.search import SearchJob
 
 Document = TypeVar("Document", SearchDocument, OptimizeModelDocument)
 

@@ -46,7 +46,6 @@ def stdout() -> Console:
 
 
 def stderr() -> Console:
-    """Return the console for everything else."""
     return _console(stderr=True)
 
 

@@ -248,12 +248,10 @@ def failure(error: BaseException | None) -> Failure | None:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Return the JSON Schema of one document."""
     return DOCUMENTS[name].model_json_schema(mode="serialization")
 
 
 def write_schemas(folder: Path) -> None:
-    """Write every schema as a file."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in DOCUMENTS:
         (folder / f"{name}.schema.json").write_text(json.dumps(schema(name), indent=2, ensure_ascii=False) + "\n")

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from forewarp.tools.evaluate import Figure
+from rich.console import Console
+
+from forewarp.tools.evaluate import EvaluateResult, Figure, MeasureLine, Scores
 from forewarp.tools.wording import counted
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from forewarp.tools.evaluate import EvaluateResult, MeasureLine, Scores
 
 _MAIN = (
     *("exact", "within_one", "pairwise", "spearman", "error", "crps", "brier", "nll"),
@@ -52,7 +48,6 @@ def tables(result: EvaluateResult, *, full: bool = False) -> list[TextTable]:
 
 
 def markdown(result: EvaluateResult) -> str:
-    """Return the evaluation as Markdown."""
     parts = ["# Evaluation of forecasters", result.summary, about(result)]
     for table in tables(result, full=True):
         lines = [table.head, ("---", *("---:" for _ in table.head[1:])), *table.rows]
@@ -61,7 +56,6 @@ def markdown(result: EvaluateResult) -> str:
 
 
 def render(result: EvaluateResult, console: Console, *, full: bool = False) -> None:
-    """Print the evaluation."""
     from rich.table import Table as Shown
 
     for table in tables(result, full=full):
@@ -98,7 +92,6 @@ def about(result: EvaluateResult) -> str:
 
 
 def cell(name: str, figure: Figure) -> str:
-    """Return a figure with its interval, in percent where it is a share."""
     if figure.value is None:
         return "–"
     value, unit = _text(name, figure.value), _unit(name)

@@ -5,30 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from forewarp.core.untrusted_text import one_line, printable
 from forewarp.tools import wording
+from forewarp.tools.gate_check import GateResult, GateRow
+from forewarp.tools.gate_lock import LockResult
 from forewarp.tools.gate_verdicts import OPEN, WORSE
 from forewarp.tools.parts import shown
 from forewarp.tools.suite_tables import cell
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from forewarp.tools.gate_check import GateResult, GateRow
-    from forewarp.tools.gate_lock import LockResult
 
 _CHANGES = 6
 """Changes that are shown of a kernel, unless all are asked for."""
 
 
 def render_lock(result: LockResult, console: Console, *, full: bool = False) -> None:
-    """Print what was locked, and what was not; there is no more to show if `full`."""
     table = Table("kernel", "task", "compiled for", "measured on", box=None, pad_edge=False)
     for k in result.kernels:
         times = [f"{name}: {m.speedup}" for name, m in k.measured.items()]

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.table import Table
 
+from forewarp.tools.inspect_kernel import CpuCheck, InspectResult, KernelInspection, LaunchFacts, WorkloadFacts
 from forewarp.tools.wording import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.console import Console
-
-    from forewarp.tools.inspect_kernel import CpuCheck, InspectResult, KernelInspection, LaunchFacts, WorkloadFacts
 
 HEADS = ("shape", "kernel", "grid × block", "waves", "tail", "occupancy", "regs", "shared", "local")
 NAME = 24

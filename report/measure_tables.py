@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.table import Table
 
 from forewarp.core.untrusted_text import first_error, first_line
 from forewarp.report import display
 from forewarp.tools import wording
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from forewarp.tools.measure_kernel import MeasureManyResult
-    from forewarp.tools.measured import DeviceState, MeasureResult, WorkloadResult
+from forewarp.tools.measure_kernel import MeasureManyResult
+from forewarp.tools.measured import DeviceState, MeasureResult, WorkloadResult
 
 NAME = 28
 
@@ -78,7 +74,6 @@ def render_many(found: MeasureManyResult, console: Console, *, full: bool = Fals
 
 
 def shapes(workloads: Sequence[WorkloadResult], anchor: str = "reference") -> Table:
-    """Return the table of a kernel's shapes."""
     table = Table("shape", "speed-up [95 %]", "verdict", "kernel µs [95 %]", f"{anchor} µs [95 %]", box=None)
     for w in workloads:
         times = (wording.microseconds(w.candidate_us), wording.microseconds(w.reference_us))

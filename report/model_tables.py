@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from textwrap import shorten
-from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from forewarp.report import display
 from forewarp.tools import wording
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from forewarp.tools.apply_model import ApplyResult
-    from forewarp.tools.optimize_model import OptimizeModelResult
-    from forewarp.tools.profile_model import ProfileResult
+from forewarp.tools.apply_model import ApplyResult
+from forewarp.tools.optimize_model import OptimizeModelResult
+from forewarp.tools.profile_model import ProfileResult
 
 MOST = 12
 SMALL = 0.002

@@ -7,14 +7,11 @@ import shutil
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from forewarp.tools.calibration import ReliabilityPoint
 from forewarp.tools.parts import Interval
-from forewarp.tools.run_report import best_so_far, usable
-
-if TYPE_CHECKING:
-    from forewarp.tools.calibration import ReliabilityPoint
-    from forewarp.tools.run_report import CandidateLine
+from forewarp.tools.run_report import CandidateLine, best_so_far, usable
 
 WIDTH, HEIGHT = 76, 14
 TICKS = (1 / 64, 1 / 32, 1 / 16, 0.125, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 16, 32, 64)

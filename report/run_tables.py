@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.table import Table
 
 from forewarp.report import display, plots
+from forewarp.report.documents import SearchDocument
 from forewarp.report.measure_tables import shapes, state_lines
 from forewarp.tools import wording
+from forewarp.tools.calibration import CalibrationScores
 from forewarp.tools.parts import shown
-from forewarp.tools.run_report import oracles, usable
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from forewarp.report.documents import SearchDocument
-    from forewarp.tools.calibration import CalibrationScores
-    from forewarp.tools.run_report import BestKernel, CandidateLine, RunRecord
+from forewarp.tools.run_report import BestKernel, CandidateLine, RunRecord, oracles, usable
 
 ROWS = 12
 _HOLDS = {"yes": "green", "no": "red", "partly": "yellow"}
@@ -75,8 +70,6 @@ def came_true(forecaster: str, s: CalibrationScores) -> str:
 
 
 def ranked(lines: Sequence[CandidateLine]) -> list[CandidateLine]:
-    """Return the candidates with the fastest measured one first, then failures, then skips by their promise."""
-
     def rank(line: CandidateLine) -> tuple[int, float]:
         found = usable(line.measured)
         if found is not None:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from forewarp.core.untrusted_text import first_line, one_line, printable
 from forewarp.report import display
 from forewarp.tools import wording
-from forewarp.tools.suite_results import by_problem
+from forewarp.tools.suite_results import SuiteResult, SuiteRow, by_problem
 from forewarp.tools.suite_tables import remark, said_of, score_rows
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from forewarp.tools.suite_results import SuiteResult, SuiteRow
 
 _NUMBERS = 64
 """Columns that speed-ups and verdict take."""

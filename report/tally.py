@@ -6,7 +6,6 @@ import math
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from forewarp.core.budget import UNITS, Budget, Spend
 from forewarp.core.values import Cost, Forecast
@@ -14,9 +13,7 @@ from forewarp.search import events
 from forewarp.tools import wording
 from forewarp.tools.parts import Amounts, Interval, shown, speedup_of
 from forewarp.tools.run_report import BestSoFar
-
-if TYPE_CHECKING:
-    from forewarp.tools.search import SearchJob
+from forewarp.tools.search import SearchJob
 
 
 @dataclass
@@ -52,7 +49,6 @@ class Tally:
 
     @property
     def best(self) -> Interval | None:
-        """The best speed-up so far."""
         return self.leading.speedup
 
     def see(self, event: events.Event) -> str:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from forewarp.report import display
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from forewarp.tools.tune import TriedConfiguration, TuneResult
+from forewarp.tools.tune import TriedConfiguration, TuneResult
 
 HEADS = ("configuration", "forecast", "registers", "shared", "measured", "speed-up [95 %]", "")
 MOST = 10

@@ -97,7 +97,6 @@ def _outcomes(task: str, rows: Sequence[CandidateRow]) -> list[tuple[str, Outcom
 
 
 def scores(outcomes: Sequence[Outcome]) -> CalibrationScores:
-    """Score forecasts against the measurements."""
     timed = [(o.forecast, o.speedup) for o in outcomes if o.valid and o.speedup]
     p, speedups = [f.probabilities for f, _ in timed], [s for _, s in timed]
     y = metrics.bins_of(speedups)

@@ -34,7 +34,6 @@ def argv(folder: Path, own: Path, report: int, line: str) -> list[str]:
 
 
 def variables() -> dict[str, str]:
-    """Return the variables to start the process with."""
     return environment.allowed(os.environ)
 
 

@@ -146,7 +146,6 @@ class _Kernel:
         return Path(self.path).name or f"number {self.position}"
 
     def result(self) -> dict[str, object]:
-        """Return the fields that a kernel's line and the result of one kernel share."""
         if self.over_reference is None or self.judged is None:
             return {}
         return {
@@ -520,7 +519,6 @@ class MeasuredPrograms:
                 self._trials.setdefault(self._gate.key(trial.subject.candidate), []).append(trial)
 
     def alike(self, a: Candidate, b: Candidate) -> bool:
-        """Return whether two candidates are the same program."""
         return self._gate.key(a) == self._gate.key(b)
 
     def find(self, candidate: Candidate) -> Trial | None:

@@ -292,7 +292,6 @@ class _Check:
         return over or self.stopped()
 
     def result(self, lock: Path) -> GateResult:
-        """Return what came of it."""
         rows = [s.row() for s in self.states]
         two = len(self.request.python) == 2
         worse, open_ = (sum(r.verdict in group for r in rows) for group in (WORSE, OPEN))
@@ -338,7 +337,6 @@ def _heed_check(state: _State, found: KernelInspection) -> None:
 
 
 def _heed_times(state: _State, timed: TimedKernel) -> None:
-    """Take over what the rounds of a kernel came to."""
     if timed.failure is not None and timed.failure.verdict is not None:
         state.say(timed.failure.verdict, timed.failure.reason, timed.failure.log)
         return

@@ -56,7 +56,6 @@ class LockedLaunch(Part):
 
     @classmethod
     def seen(cls, workload: str, launch: LaunchFacts) -> LockedLaunch:
-        """Return what a lock keeps of a launch."""
         shared = launch.static_shared_bytes + launch.dynamic_shared_bytes
         return cls.of(launch, workload=workload, shared_bytes=shared)
 
@@ -368,7 +367,6 @@ class KernelAtHand:
 
 
 def launches_of(seen: KernelInspection) -> list[LockedLaunch]:
-    """Return what a lock keeps of an inspection."""
     return [LockedLaunch.seen(w.workload, launch) for w in seen.workloads for launch in w.launches]
 
 

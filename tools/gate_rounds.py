@@ -54,17 +54,14 @@ class TimedKernel:
 
     @property
     def key(self) -> str:
-        """Identity in the journal."""
         return f"{self.task.sha256} {self.candidate.sha256}"
 
     @property
     def workloads(self) -> list[str]:
-        """Names of its shapes."""
         return [w.name for w in self.task.workloads[self.target.kind]]
 
     @property
     def failure(self) -> GateRound | None:
-        """The round in which it failed."""
         return next((r for r in self.rounds.values() if r.verdict is not None), None)
 
     def log_ratios(self, workload: str) -> list[float]:
@@ -163,7 +160,6 @@ class PairedRounds:
         return self.spend(done.measurements, done.device_s)
 
     def _key(self, target: Target, versions: list[dict[str, str]]) -> str:
-        """Return the name of what is checked: kernels, environments and device."""
         parts = [sorted(k.key for k in self.kernels), self.pythons, versions, target.name, forewarp.__version__]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 

@@ -86,7 +86,6 @@ def spent_by(result: Part) -> Amounts:
 
 
 def told(result: Part) -> dict[str, Any]:
-    """Return a verb's result in short."""
     short = digest(result, MOST_ITEMS)
     if isinstance(result, LockResult):
         short.pop("kernels", None)  # the file has them

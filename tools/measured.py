@@ -129,7 +129,6 @@ class MeasureResult(Part):
 def result_of(
     task: str, target: Target, candidate: Candidate, build: Build, m: Measurement, number: int | None = None
 ) -> MeasureResult:
-    """Convert a measurement into a result."""
     workloads = [workload_result(w) for w in m.workloads]
     loud, deciding = loud_words(noise_of(workloads)), _deciding(m)
     return MeasureResult.of(

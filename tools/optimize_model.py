@@ -188,16 +188,13 @@ class ModelSearch:
 
     @property
     def run_id(self) -> str:
-        """The id, which is the folder's name."""
         return self.folder.name
 
     def save(self) -> None:
-        """Write the record."""
         self.record = self.record.model_copy(update={"wall_s": self.spent().wall_s})
         write_whole(self.folder / RECORD, self.record.model_dump_json(indent=1))
 
     def stop(self) -> None:
-        """Ask to end with what there is; may be called from a signal handler."""
         self._stopped = True
         if self._working is not None:
             self._working.stop()
@@ -240,7 +237,6 @@ class ModelSearch:
         return self.record.request.search.budget.budget().caps
 
     def _judgement(self, currency: Currency) -> float:
-        """Return the seconds of the dearest judgement so far."""
         return getattr(self.record.judgement, currency) or 0.0
 
     def _left(self, currency: Currency) -> float:
@@ -272,7 +268,6 @@ class ModelSearch:
             self._apply(stage)
 
     def result(self) -> OptimizeModelResult:
-        """Return what it came to so far."""
         record, applied = self.record, self.record.applied
         found = sum(line.best is not None and not line.why_none for line in record.lines)
         said = applied.summary if applied else f"The search for {record.model} goes on with `resume {self.folder}`."
@@ -332,7 +327,6 @@ class ModelSearch:
 
     @contextmanager
     def _run_of(self, index: int) -> Generator[SearchJob]:
-        """Begin the run of a line, or take it up."""
         line, request = self.record.lines[index], self.record.request.search
         own = Own(executors=self._executors)
         if line.run_id:

@@ -250,7 +250,6 @@ class Amounts(Part):
     wall_s: float | None = None
 
     def budget(self) -> Budget:
-        """Return the caps as the engine takes them."""
         return Budget(self.measurements, self.device_s, self.dollars, self.tokens, self.wall_s)
 
 
@@ -280,5 +279,4 @@ def speedup_of(timed: _Timed | None) -> Interval | None:
 
 
 def shown(values: Mapping[str, int]) -> str:
-    """Return tunables as one short line."""
     return " ".join(f"{k}={v}" for k, v in values.items())

@@ -8,12 +8,13 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from pydantic import Field
 
 from forewarp.core.errors import TaskError, UsageError
 from forewarp.core.values import Target, Task
+from forewarp.gpu_runner.executors.local import LocalExecutor
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.gpu_runner.formats.beside import with_modules
 from forewarp.gpu_runner.formats.task import KERNELBENCH_NAMES
@@ -25,9 +26,6 @@ from forewarp.tools import sources
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Part, Place
 from forewarp.tools.requests import COMPILED_PROFILE_S, PROFILE_S, ProfileRequest
 from forewarp.tools.session import Executors, closing_executors
-
-if TYPE_CHECKING:
-    from forewarp.gpu_runner.executors.local import LocalExecutor
 
 
 class Share(Part):
@@ -222,7 +220,6 @@ def get_init_inputs():
 
 
 def mode_problems(profile: ModelProfile) -> list[str]:
-    """Return what to know of the mode that a model was profiled in."""
     if not profile.graph.training:
         return []
     return [

@@ -94,7 +94,6 @@ class Caps(Part):
     deadline: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="Most seconds of wall time.")
 
     def amounts(self) -> Amounts:
-        """Return them as amounts of each currency."""
         return Amounts(
             measurements=self.budget,
             device_s=self.max_gpu_seconds,
@@ -117,7 +116,6 @@ class TaskRequest(Part):
 
     @property
     def options(self) -> TaskOptions:
-        """Return the options that change the task."""
         return TaskOptions(allow_tf32=self.allow_tf32, gradients=self.gradients, size=self.size)
 
 
@@ -507,7 +505,6 @@ class GateCheckRequest(Part):
 
     @property
     def margin(self) -> float:
-        """The threshold as a share."""
         text = self.threshold
         return float(text[:-1]) / 100 if text.endswith("%") else float(text)
 

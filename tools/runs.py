@@ -49,7 +49,6 @@ class Glance:
 
 
 def archive_path(place: Place) -> Path:
-    """Return the archive file."""
     return sessions.archive_path(place).absolute()
 
 

@@ -58,7 +58,6 @@ class SearchJob:
 
     @property
     def run_id(self) -> str:
-        """The run's id in the archive."""
         return self.search.run_id
 
     def events(self) -> Generator[Event]:
@@ -78,7 +77,6 @@ class SearchJob:
         self.search.stop()
 
     def result(self) -> SearchResult:
-        """Return the result of the run so far."""
         return report(self.archive, self.run_id)
 
 

@@ -228,7 +228,6 @@ def archive_path(place: Place) -> Path:
 
 
 def open_archive(place: Place) -> Archive:
-    """Open the archive, or create it where there is none."""
     return Archive(archive_path(place))
 
 
@@ -301,7 +300,6 @@ def target_of(place: Place) -> Target:
 
 
 def _device_of(place: Place) -> str:
-    """Return the device to open for the place's card."""
     return "cpu" if place.device in ("auto", "cuda") and place.card.lower() == "cpu" else place.device
 
 
@@ -320,7 +318,6 @@ def only_for_replay(place: Place) -> UsageError:
 
 
 def bundled_tasks() -> list[str]:
-    """Return the names of the bundled tasks."""
     return tasks.bundled()
 
 

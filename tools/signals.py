@@ -59,9 +59,7 @@ def _is_terminal(number: int) -> bool:
 class Stoppable(Protocol):
     """Work that can be asked to end with the best so far."""
 
-    def stop(self) -> None:
-        """Ask it to end; called from a signal handler."""
-        ...
+    def stop(self) -> None: ...
 
 
 class StopFlag:
@@ -71,7 +69,6 @@ class StopFlag:
         self.asked = threading.Event()
 
     def stop(self) -> None:
-        """Remember it."""
         self.asked.set()
 
 

@@ -170,7 +170,6 @@ def _name(request: SuiteRequest) -> str:
 def _result(
     request: SuiteRequest, loaded: _Loaded, problems: Sequence[SuiteProblem], measuring: SuiteMeasuring, folder: Path
 ) -> SuiteResult:
-    """Build the result of the suite from the record."""
     record = measuring.record
     compiled = {p.name: _compile_row(p, measuring) for p in problems if COMPILED in dict(p.candidates())}
     found = by_problem(loaded.unreadable)

@@ -65,7 +65,6 @@ class Record:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def get(self, task: Task, candidate: Candidate) -> Entry | None:
-        """Return what is recorded of a measurement."""
         return self.entries.get(self.key(task, candidate))
 
     def add(self, task: Task, candidate: Candidate, result: MeasureResult | None, **why: Any) -> None:

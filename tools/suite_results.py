@@ -138,7 +138,6 @@ def best_of(rows: Sequence[SuiteRow]) -> SuiteRow:
 
 
 def by_problem(rows: Iterable[SuiteRow]) -> dict[str, list[SuiteRow]]:
-    """Return the rows of each problem, in order."""
     grouped: dict[str, list[SuiteRow]] = {}
     for row in rows:
         grouped.setdefault(row.problem, []).append(row)

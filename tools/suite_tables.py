@@ -31,7 +31,6 @@ def keep(path: Path, text: str) -> None:
 
 
 def as_markdown(result: SuiteResult) -> str:
-    """Return scores and rows as Markdown tables."""
     compiled = "compile" in result.baselines
     parts = [f"# {cell(Path(result.output).name)}", cell(result.summary), cell(f"Device: {result.device.name}")]
     scores = [["", "correct", "against", "fast_1", "fast_1.5", "fast_2", "geometric mean"], ["---"] * 7]
@@ -65,7 +64,6 @@ def score_rows(title: str, view: SuiteScores) -> list[list[str]]:
 
 
 def said_of(row: SuiteRow) -> str:
-    """Return a kernel's verdict, or how it failed."""
     if row.status != "ok" or not row.verdict:
         return row.status.replace("_", " ")
     doubted = row.verdict in ("faster", "tie", "slower") and not row.trusted

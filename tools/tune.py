@@ -167,7 +167,6 @@ class TuneJob:
 
     @property
     def device_s(self) -> float:
-        """Seconds for which the device was held so far."""
         return self._tuner.device_s
 
     @property
@@ -324,7 +323,6 @@ def _opened_lock(request: TuneRequest) -> Lock | None:
 
 
 def command(request: TuneRequest) -> str:
-    """Return the command that does the same again."""
     words = ["forewarp", "tune", request.file, *(w for call in request.calls for w in ("--call", call))]
     words += ["--task", request.task] if request.task is not None else []
     words += ["--target", request.target]

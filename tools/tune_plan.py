@@ -141,7 +141,6 @@ def _check(request: TuneRequest) -> None:
 
 
 def _search(request: TuneRequest) -> str:
-    """Return the command that measures the choices."""
     return shlex.join(["forewarp", "optimize", request.task or "", "--seed-kernel", request.file])
 
 

@@ -16,7 +16,6 @@ NOTICED = 0.15
 
 
 def speedup(value: Interval | None) -> str:
-    """Return a speed-up with its interval."""
     return "–" if value is None else str(value)
 
 
@@ -60,7 +59,6 @@ def counted(count: int, what: str) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Return a duration."""
     if seconds < 99.5:
         return f"{seconds:.0f} s" if seconds >= 9.95 or not seconds else f"{seconds:.2g} s"
     return f"{seconds / 60:.1f} min" if seconds < 5970 else f"{seconds / 3600:.1f} h"
@@ -76,7 +74,6 @@ def amount(currency: str, value: float) -> str:
 
 
 def micros(value: Micros) -> str:
-    """Return a time with its interval."""
     if value.low is None or value.high is None:
         return f"{_number(value.median)} µs [too few samples]"
     return f"{_number(value.median)} µs [{_number(value.low)}, {_number(value.high)}]"

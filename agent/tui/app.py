@@ -101,7 +101,6 @@ class TurnQueue:
 
     @property
     def took(self) -> float:
-        """Seconds since the turn began."""
         return self._clock() - self.began
 
     def send(self, text: str) -> bool:
@@ -162,7 +161,6 @@ class ViewName(Static):
         self._view = view
 
     async def on_click(self) -> None:
-        """Show the view."""
         await self.run_action(f"app.view('{self._view}')")
 
 
@@ -214,7 +212,6 @@ class ForewarpApp(App[int]):
         self.theme = themes.named(theme or "dark", self.available_themes) or themes.DARK.name
 
     def compose(self) -> ComposeResult:
-        """Yield everything from top to bottom."""
         settings = self.conversation.settings
         self.chat = Chat(clock=self._clock, id="chat")
         self.panes = ContentSwitcher(id="panes", initial="candidates")
@@ -242,7 +239,6 @@ class ForewarpApp(App[int]):
         super().copy_to_clipboard(printable(text))
 
     def on_mount(self) -> None:
-        """Show the conversation so far, then send the first message if one was given."""
         self._waiting.display = False
         self.prompt.focus()
         self._load_candidates()
@@ -266,14 +262,12 @@ class ForewarpApp(App[int]):
             self._send(self._first)
 
     async def on_unmount(self) -> None:
-        """End the turn and all processes of the conversation."""
         self.conversation.interrupt()
         self.conversation.close()
 
     # Events of the conversation
 
     def _take(self, event: events.ConversationEvent) -> None:
-        """Show an event."""
         self.chat.take(event, self.conversation.candidates)
         match event:
             case CandidateForecast() | CandidateMeasured():
@@ -404,7 +398,6 @@ class ForewarpApp(App[int]):
     # Status
 
     def _refresh_status(self) -> None:
-        """Update the lines around the prompt."""
         lines = [f"steering: {cut(t, 200)}" for t in self.turns.steering]
         lines += [f"queued: {cut(t, 200)}" for t in self.turns.queued]
         more = [f"… {len(lines) - WAITING_SHOWN} more"] if len(lines) > WAITING_SHOWN else []
@@ -430,7 +423,6 @@ class ForewarpApp(App[int]):
     # Views
 
     def action_view(self, view: View) -> None:
-        """Show a pane, or the chat, and make it answer to keys."""
         self.view = view
         if view == "chat":
             self._arrange()
@@ -441,11 +433,9 @@ class ForewarpApp(App[int]):
             self.panes.get_child_by_id(view).focus()
 
     def action_turn(self) -> None:
-        """Show the next pane."""
         self.action_view(VIEWS[(VIEWS.index(self.view) + 1) % len(VIEWS)])
 
     def on_resize(self, event: Resize) -> None:
-        """Choose between one pane and two."""
         self.call_after_refresh(self._arrange)
 
     def _arrange(self) -> None:
@@ -502,7 +492,6 @@ class ForewarpApp(App[int]):
         self.exit(0)
 
     async def action_quit(self) -> None:
-        """Leave."""
         self._leave()
 
     def action_copy(self) -> None:
@@ -521,7 +510,6 @@ class ForewarpApp(App[int]):
             self._tell("there is nothing to copy yet", COPIED_S)
 
     def action_unfold(self) -> None:
-        """Unfold all tool calls, or fold them."""
         self.chat.toggle()
 
     def _change_theme(self, name: str) -> None:
@@ -534,7 +522,6 @@ class ForewarpApp(App[int]):
             self.theme = known
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield what the palette offers."""
         yield SystemCommand("Theme", "Change the colours", self.search_themes)
         yield SystemCommand("Copy", "Copy the latest answer, or the chosen candidate's text", self.action_copy)
         yield SystemCommand("Unfold", "Unfold all tool calls, or fold them", self.action_unfold)

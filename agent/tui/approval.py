@@ -55,23 +55,19 @@ class Approvals(Vertical, can_focus=True):
         self._typing = False
 
     def compose(self) -> ComposeResult:
-        """Yield the question, the text that would be written, and the line for a reason."""
         self._question, self._diff = Static(markup=False), Static(markup=False)
         self._text = VerticalScroll(self._diff, id="approval-text", can_focus=False)
         self._why = Input(placeholder="why not? (optional; Enter)", compact=True)
         yield from (self._question, self._text, self._why)
 
     def on_mount(self) -> None:
-        """Hide until something is asked."""
         self._show()
 
     @property
     def current(self) -> ApprovalAsked | None:
-        """The question that is shown."""
         return self._questions[0] if self._questions else None
 
     def ask(self, question: ApprovalAsked) -> None:
-        """Add a question."""
         self._questions.append(question)
         self._show()
 
@@ -90,16 +86,13 @@ class Approvals(Vertical, can_focus=True):
             self._answer(reply)
 
     def action_refuse(self) -> None:
-        """Ask for a reason."""
         self._why.display = True
         self._why.focus()
 
     def action_move(self, lines: int) -> None:
-        """Scroll the text that would be written."""
         self._text.scroll_relative(y=lines, animate=False)
 
     def on_focus(self) -> None:
-        """Take answers again."""
         self._typing = False
 
     def on_key(self, event: events.Key) -> None:

@@ -205,7 +205,6 @@ class CandidatesPane(Widget):
         self._only_measured, self._only_task = False, ""
 
     def compose(self) -> ComposeResult:
-        """Yield the summary and the table."""
         self._summary = Static("", id="candidates-summary", markup=False)
         self._table = CandidateTable(cursor_type="row", cell_padding=0)
         yield from (self._summary, self._table)
@@ -216,12 +215,10 @@ class CandidatesPane(Widget):
 
     @property
     def rows(self) -> list[ListedCandidate]:
-        """The rows in sight, in order."""
         return [self._table.get_row_at(n)[0].row for n in range(self._table.row_count)] if self._columns else []
 
     @property
     def selected(self) -> ListedCandidate | None:
-        """The row under the cursor."""
         table = self._table
         return table.get_row_at(table.cursor_row)[0].row if table.is_valid_row_index(table.cursor_row) else None
 
@@ -264,33 +261,27 @@ class CandidatesPane(Widget):
             self._table.move_cursor(row=self._table.get_row_index(str(row.number)))
 
     def focus(self, scroll_visible: bool = True) -> CandidatesPane:
-        """Focus the table."""
         self._table.focus(scroll_visible)
         return self
 
     def on_resize(self) -> None:
-        """Show the columns that fit into the new width."""
         if self._fitting() != self._columns:
             self._rebuild()
 
     def action_sort(self) -> None:
-        """Sort by the next column in sight."""
         columns = [c for c, _ in self._columns] or [COLUMNS[0]]
         place = columns.index(self._column) + 1 if self._column in columns else 0
         self._sort_by(columns[place % len(columns)])
 
     def action_reverse(self) -> None:
-        """Turn the order round."""
         self._falling = not self._falling
         self._rebuild()
 
     def action_measured(self) -> None:
-        """Toggle between measured candidates and all."""
         self._only_measured = not self._only_measured
         self._rebuild()
 
     def action_task(self) -> None:
-        """Show the candidates of the next task only; after the last one, all."""
         tasks = ["", *dict.fromkeys(r.forecast.task for r in self._candidates)]
         self._only_task = tasks[(tasks.index(self._only_task) + 1) % len(tasks)] if len(tasks) > 2 else ""
         self._rebuild()

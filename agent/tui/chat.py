@@ -54,11 +54,9 @@ class Block(Static):
         self.can_focus = item.foldable
 
     def redraw(self) -> None:
-        """Show the item as it is now."""
         self.update(self.item.draw(self.content_size.width, self._clock()))
 
     def on_resize(self) -> None:
-        """Draw in as many words as the new width allows."""
         self.redraw()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -66,12 +64,10 @@ class Block(Static):
         return self.item.draw(width, self._clock()).get_height({}, width) if width else 0
 
     def action_unfold(self) -> None:
-        """Unfold or fold."""
         self.item.expanded = not self.item.expanded
         self.redraw()
 
     def on_click(self) -> None:
-        """Unfold or fold, unless text is being selected."""
         if self.item.foldable and not self.screen.get_selected_text():
             self.action_unfold()
 
@@ -85,7 +81,6 @@ class MarkdownBlock(Prose):
         self.item = item
 
     async def redraw(self) -> None:
-        """Show what came since."""
         if not self.item.own:
             await self.follow(self.item.text)
 
@@ -128,7 +123,6 @@ class Chat(VerticalScroll):
         return [i for i in self.items.all if i in self._blocks]
 
     def open(self, past: Iterable[ConversationEvent]) -> None:
-        """Load a recorded conversation; only its end is mounted."""
         candidates = Candidates()
         for event in past:
             candidates.apply(event)
@@ -164,7 +158,6 @@ class Chat(VerticalScroll):
             self._due, self._pausing = after(self, pause_s, self._draw), not soon
 
     async def _draw(self) -> None:
-        """Mount new items, and draw changed ones again."""
         async with self._mounting:
             self._due, began = None, time.perf_counter()
             changed, self._changed = self._changed, {}
@@ -195,7 +188,6 @@ class Chat(VerticalScroll):
         self._took = time.perf_counter() - began
 
     async def _show_latest(self) -> None:
-        """Mount the latest items in place of what is mounted."""
         await self.remove_children()
         self._blocks.clear()
         self._first, lines = len(self.items.all), 0
@@ -236,7 +228,6 @@ class Chat(VerticalScroll):
             self.call_after_refresh(stay)
 
     def action_latest(self) -> None:
-        """Go to the end, and follow from there."""
         self.anchor()
         self.scroll_end(animate=False)
         self._tell(False)
@@ -267,7 +258,6 @@ class Chat(VerticalScroll):
             self._tell(False)
 
     def clear(self) -> None:
-        """Clear the view; later items are shown from the top."""
         self._blocks.clear()
         self._first = len(self.items.all)
         self.remove_children()
@@ -286,7 +276,6 @@ class Chat(VerticalScroll):
 
     @property
     def _scrolled_up(self) -> bool:
-        """True if the user scrolled away from the end."""
         return self.scroll_offset.y < self.max_scroll_y - 1 and self._anchor_released
 
     def _tell(self, news: bool) -> None:

@@ -74,7 +74,6 @@ class UserItem(Item):
     steering: bool = False
 
     def draw(self, width: int, now: float) -> Content:
-        """Return the words, with a mark for those that steer."""
         lines = self.text.splitlines() or [""]
         folded = len(lines) > SHOWN_LINES and not self.expanded
         more = f"\n… {len(lines) - SHOWN_LINES + 2} more lines" if folded else ""
@@ -107,7 +106,6 @@ class ThoughtItem(Item):
     done: bool = False
 
     def draw(self, width: int, now: float) -> Content:
-        """Return the thinking, dimly."""
         lines = self.text.strip().splitlines()
         if self.expanded:
             return styled("\n".join(lines), "dim italic")
@@ -124,7 +122,6 @@ class LineItem(Item):
     style: str
 
     def draw(self, width: int, now: float) -> Content:
-        """Return the line in its style."""
         return styled(self.text, self.style)
 
 
@@ -190,7 +187,6 @@ class MeasuredItem(Item):
     rows: list[ListedCandidate]
 
     def draw(self, width: int, now: float) -> Content:
-        """Return the latest rows, a line each, in as many words as fit."""
         rows = self.rows[-SHOWN_LINES:]
         forms = [[measured_line(r, words) for r in rows] for words in (2, 1, 0)]
         longest = [max(c.cell_length for c in form) for form in forms]
@@ -213,7 +209,6 @@ class FailedItem(Item):
     hint: str = ""
 
     def draw(self, width: int, now: float) -> Content:
-        """Return what happened and what to do."""
         message, hint = clip(self.message, LONGEST_TEXT), clip(self.hint, LONGEST_TEXT)
         return assemble((message, "$text-error"), (f"\n→ {hint}" if hint else "", "dim"))
 
@@ -238,7 +233,6 @@ class Items:
         return answer
 
     def add(self, item: Item) -> list[Item]:
-        """Append an item; return what changed."""
         ended = self._end_answer()
         self.all.append(item)
         return [*ended, item]
@@ -351,7 +345,6 @@ class Items:
 
 
 def _cost(a: events.Answered) -> str:
-    """Return time, tokens and price of a turn."""
     price = "price unknown" if a.dollars is None else dollars(a.dollars)
     tokens = f"{wording.amount(a.input_tokens)} in, {wording.amount(a.output_tokens)} out"
     return f"{wording.seconds(a.seconds)} · {tokens} · {price}"

@@ -88,14 +88,12 @@ class PlotsPane(Widget):
         self._stale = True
 
     def compose(self) -> ComposeResult:
-        """Yield the titles and the drawing."""
         self._titles = Static("", id="plots-titles", markup=False)
         self._drawing = Static("", id="plots-drawing", markup=False)
         self._scroll = VerticalScroll(self._drawing)
         yield from (self._titles, self._scroll)
 
     def load(self, candidates: Candidates) -> None:
-        """Draw these candidates from now on."""
         self._candidates = candidates
         self.refresh_plot()
 
@@ -105,16 +103,13 @@ class PlotsPane(Widget):
         self.call_later(self.on_show)
 
     def action_show(self, place: int) -> None:
-        """Show the plot at a place, from 0."""
         self._shown = place
         self.refresh_plot()
 
     def action_turn(self, by: int) -> None:
-        """Show the next plot."""
         self.action_show((self._shown + by) % len(TITLES))
 
     def focus(self, scroll_visible: bool = True) -> PlotsPane:
-        """Focus the part that scrolls."""
         self._scroll.focus(scroll_visible)
         return self
 
@@ -127,11 +122,9 @@ class PlotsPane(Widget):
             self.run_worker(self._draw, exclusive=True, group="plots")
 
     def on_resize(self) -> None:
-        """Draw in the new size."""
         self.refresh_plot()
 
     def on_click(self, event: events.Click) -> None:
-        """Show the plot whose title was clicked."""
         at = event.get_content_offset(self._titles)
         if event.widget is self._titles and at is not None:
             ends = [sum(len(title) + 3 for title in TITLES[: n + 1]) for n in range(len(TITLES))]

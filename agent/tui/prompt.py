@@ -35,7 +35,6 @@ class History:
     """Prompts in the order of typing, with a cursor to look back; an unusable file is ignored."""
 
     def __init__(self, locate: Callable[[], Path] | None = None) -> None:
-        """Make an empty history; `locate` returns its file, and is called by `load` only. Without it none is kept."""
         self._locate = locate
         self._path: Path | None = None
         self._prompts: list[str] = []
@@ -130,7 +129,6 @@ class Prompt(TextArea):
         self._scanning = self._chosen = False
 
     def on_mount(self) -> None:
-        """Load the history of prompts."""
         self.run_worker(self._history.load, thread=True)
 
     @property
@@ -149,11 +147,9 @@ class Prompt(TextArea):
         self.close()
 
     def close(self) -> None:
-        """Hide the completions."""
         self._show([])
 
     def action_newline(self) -> None:
-        """Begin a new line."""
         self.insert("\n")
 
     def _folded(self, text: str) -> str:
@@ -244,7 +240,6 @@ class Prompt(TextArea):
         self.close()
 
     def accept(self, place: int) -> None:
-        """Take the completion at a place of the list."""
         self._list.highlighted = place
         self._accept()
         self.focus()
@@ -256,7 +251,6 @@ class Prompt(TextArea):
 
     @property
     def _before(self) -> str:
-        """The text up to the cursor."""
         return self.get_text_range((0, 0), self.cursor_location)
 
     def _complete(self) -> None:
@@ -309,7 +303,6 @@ class PromptBox(Vertical):
         self.prompt = Prompt(folder, history, self._list, placeholder=placeholder)
 
     def compose(self) -> ComposeResult:
-        """Yield the completions and the line with the prompt."""
         yield self._list
         with Horizontal(id="prompt-line"):
             yield Static("❯", id="prompt-mark")

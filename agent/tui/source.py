@@ -45,7 +45,6 @@ class SourcePane(Widget):
         self.text = ""
 
     def compose(self) -> ComposeResult:
-        """Yield the head, and the text beside its line numbers."""
         self._header = Static(styled(EMPTY, "dim"), id="source-head", markup=False)
         self._numbers = LineNumbers("", id="source-numbers", markup=False)
         self._body = Static("", id="source-text", markup=False)
@@ -62,14 +61,12 @@ class SourcePane(Widget):
         self._draw(row)
 
     def action_diff(self, against: SourceView) -> None:
-        """Show the difference to the parent or the best, or the text again."""
         self._shown = "text" if self._shown == against else against
         self._scroll.scroll_home(animate=False)
         if self._row is not None:
             self._draw(self._row)
 
     def focus(self, scroll_visible: bool = True) -> SourcePane:
-        """Focus the part that scrolls."""
         self._scroll.focus(scroll_visible)
         return self
 

@@ -38,11 +38,9 @@ class StatusLine(Widget):
         self._clock = clock
 
     def on_mount(self) -> None:
-        """Keep the time of the turn up to date."""
         self.set_interval(1.0, lambda: self.refresh() if self.activity else None)
 
     def render(self) -> Content:
-        """Return the line in the width that there is."""
         width = self.content_size.width
         needed = SEPARATOR.join(text for rank, text in self.parts if rank <= _NEEDED and text)
         left = self._left().truncate(max(12, width - len(needed) - 2), ellipsis=True)

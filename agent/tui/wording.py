@@ -71,7 +71,6 @@ def times(ratio: float | None) -> str:
 
 
 def within(ratio: float | None, low: float | None, high: float | None) -> str:
-    """Return a speed-up with its interval."""
     if ratio is None or low is None or high is None:
         return times(ratio)
     return f"{times(ratio)} [{times(low)[:-1]}, {times(high)[:-1]}]"
@@ -83,7 +82,6 @@ def share(p: float | None) -> str:
 
 
 def sigmas(surprise: float | None) -> str:
-    """Return how many standard deviations a measurement lies from its forecast."""
     return NONE if surprise is None else f"{surprise:+z.1f}σ"
 
 
@@ -94,5 +92,4 @@ def verdict(row: ListedCandidate) -> str:
 
 
 def tone(row: ListedCandidate) -> Tone:
-    """Return the tone of a row's verdict."""
     return _TONES.get(row.measured.verdict, "") if row.measured else "dim"

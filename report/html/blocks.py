@@ -115,7 +115,6 @@ class Section:
 
     @property
     def shown(self) -> bool:
-        """True if there is anything in it."""
         return any(self.blocks)
 
 
@@ -137,7 +136,6 @@ class Page:
 
     @property
     def sorts(self) -> bool:
-        """True if there is a table that its headings sort."""
         return any(isinstance(b, Table) and b.sort for s in self.sections for b in s.blocks)
 
     def html(self) -> str:
@@ -191,7 +189,6 @@ def meaning(fate: str) -> str:
 
 
 def words(name: str) -> str:
-    """Return a name of the archive's as words."""
     return name.replace("_", " ")
 
 

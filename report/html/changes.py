@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from forewarp.archive.rows import CandidateRow
+from forewarp.core.values import Candidate, Measurement
 from forewarp.report.html.blocks import (
     Fold,
     PageBlock,
@@ -13,10 +14,6 @@ from forewarp.report.html.blocks import (
     table,
 )
 from forewarp.tools.parts import speedup_of
-
-if TYPE_CHECKING:
-    from forewarp.archive.rows import CandidateRow
-    from forewarp.core.values import Candidate, Measurement
 
 MOST_CHANGES = 20
 MOST_LINES = 240

@@ -79,7 +79,6 @@ def short(value: float) -> str:
 
 
 def rate(value: float, unit: str) -> str:
-    """Return a rate with its unit, such as 4.8 TB/s."""
     text = short(value)
     return f"{text[:-1]} {text[-1]}{unit}" if text[-1].isalpha() else f"{text} {unit}"
 
@@ -187,6 +186,5 @@ class PlotArea:
 
 
 def picture(parts: Sequence[Markup], width: int, height: int, label: str) -> Markup:
-    """Return an SVG picture."""
     box, style = f"0 0 {width} {height}", f"min-width:{min(width, NARROW)}px"
     return element("svg", *parts, viewBox=box, width=width, height=height, role="img", aria_label=label, style=style)

@@ -6,11 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from forewarp.archive.rows import REJECTED
+from forewarp.archive.rows import REJECTED, CandidateRow
 from forewarp.core.untrusted_text import first_error
-from forewarp.core.values import Cost
+from forewarp.core.values import Cost, Decision
 from forewarp.report.html.blocks import (
     CellValue,
     Fold,
@@ -28,12 +27,8 @@ from forewarp.report.html.changes import fate
 from forewarp.search import policy
 from forewarp.tools import wording
 from forewarp.tools.parts import median_of, speedup_of
+from forewarp.tools.run_report import RunRecord, SearchResult
 from forewarp.tools.wording import counted
-
-if TYPE_CHECKING:
-    from forewarp.archive.rows import CandidateRow
-    from forewarp.core.values import Decision
-    from forewarp.tools.run_report import RunRecord, SearchResult
 
 ORDER = ("gain", "unsure", "incumbent", "room", "distance")
 """Numbers of a decision that come first; the policy may give more."""

@@ -6,15 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean, median
-from typing import TYPE_CHECKING
 
 from forewarp.core.roofline import bound, floor_s
+from forewarp.core.values import Signature, Target
 from forewarp.report.html.blocks import PageBlock, TableCell, number, table
 from forewarp.report.html.chart import ChartFigure, PlotArea, log_axis, rate, short
-
-if TYPE_CHECKING:
-    from forewarp.core.values import Signature, Target
-    from forewarp.tools.run_report import RunRecord
+from forewarp.tools.run_report import RunRecord
 
 MOST_POINTS = 400
 
@@ -48,7 +45,6 @@ class RooflineShape:
 
     @property
     def roof_share(self) -> float | None:
-        """Share of the roofline that the winner reaches."""
         return self.floor_us / self.winner_us if self.floor_us and self.winner_us else None
 
     def flops_per_s(self, micros: float) -> float:
@@ -87,7 +83,6 @@ class Roofline:
 
     @property
     def roofs(self) -> list[tuple[float, str]]:
-        """Peak rates of arithmetic that are known, with their names."""
         rates = ((self.target.fp32_flops, "fp32"), (self.target.tensor_flops, "bf16 tensor"))
         return [(r, what) for r, what in rates if r]
 

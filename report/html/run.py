@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from forewarp.archive.rows import MeasurementRow
 from forewarp.core.values import UNTRUSTED, Measurement
 from forewarp.report.html import changes, decisions
 from forewarp.report.html.blocks import (
@@ -30,15 +31,10 @@ from forewarp.report.html.chart import Axis, ChartFigure, PlotArea, count_axis, 
 from forewarp.report.html.roofline import Roofline
 from forewarp.search import policy
 from forewarp.tools import wording
-from forewarp.tools.calibration import scores_of_run
+from forewarp.tools.calibration import CalibrationScores, ReliabilityPoint, scores_of_run
 from forewarp.tools.parts import Interval, shown, speedup_of
-from forewarp.tools.run_report import BestSoFar, lost, oracles, usable
+from forewarp.tools.run_report import BestSoFar, RunRecord, SearchResult, lost, oracles, usable
 from forewarp.tools.wording import counted
-
-if TYPE_CHECKING:
-    from forewarp.archive.rows import MeasurementRow
-    from forewarp.tools.calibration import CalibrationScores, ReliabilityPoint
-    from forewarp.tools.run_report import RunRecord, SearchResult
 
 FOLDED_FROM = 60
 """Lines of the table of decisions from which it starts folded."""
@@ -100,7 +96,6 @@ class SpendingStep:
 
     @property
     def fate(self) -> str:
-        """Outcome in a word."""
         return changes.fate_of(self.measurement)
 
     @property
