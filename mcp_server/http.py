@@ -63,7 +63,7 @@ class Guard:
         self._inner, self._token = inner, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] == "http":
+        if scope["type"] == "http":
             headers: dict[bytes, bytes] = dict(scope["headers"])
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
