@@ -22,7 +22,7 @@ from forewarp.gpu_runner.compilers.process import CompileError
 
 _FOR_DEBUGGERS = re.compile(r"(?:\.rela?)?\.(?:nv_)?debug_|\.note|\.comment")
 _REGISTERS, _FRAME = 0x2F, 0x11
-_SYMTAB, _NOBITS = 2, 8
+_SYMTAB, _NOBITS, _DYNSYM = 2, 8, 11
 _ENTRY = 0x10
 _RESERVED_SHARED = 1024
 """On sm_90 and later the driver keeps this much of each block's shared memory, and the cubin counts it in."""
@@ -49,9 +49,9 @@ def _sections(image: bytes) -> Iterator[_Section]:
         yield _Section(label, kind, size, b"" if kind == _NOBITS else image[start : start + size])
 
 
-def _symbols(sections: list[_Section]) -> dict[int, str]:
-    table = next((x.contents for x in sections if x.kind == _SYMTAB), b"")
-    strings = next((x.contents for x in sections if x.name == ".strtab"), b"")
+def _symbols(sections: list[_Section], kind: int = _SYMTAB, names: str = ".strtab") -> dict[int, str]:
+    table = next((x.contents for x in sections if x.kind == kind), b"")
+    strings = next((x.contents for x in sections if x.name == names), b"")
     found: dict[int, str] = {}
     for index in range(len(table) // 24):
         name = struct.unpack_from("<I", table, index * 24)[0]
@@ -82,14 +82,9 @@ def digest(image: bytes) -> bytes:
 
 def check_defined(library: bytes, functions: Iterable[str]) -> None:
     """Raise `CompileError` for functions of a launch plan that a shared library does not have."""
-    if missing := sorted(set(functions) - exports(library)):
+    sections = list(_sections(library))
+    if missing := sorted(set(functions) - set(_symbols(sections, _DYNSYM, ".dynstr").values())):
         raise CompileError(f'the launch plan names {missing}, which the source does not define as extern "C" functions')
-
-
-def exports(library: bytes) -> set[str]:
-    """Return the names that a shared library's dynamic symbols use, its own and those it needs."""
-    names = next((x.contents for x in _sections(library) if x.name == ".dynstr"), b"")
-    return {name.decode(errors="replace") for name in names.split(b"\0") if name}
 
 
 def codes(image: bytes, arch: str) -> dict[str, Code]:

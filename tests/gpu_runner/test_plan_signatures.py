@@ -111,3 +111,8 @@ def test_the_compilers_own_errors_stay_as_they_are(tmp_path: Path, language: Lan
 def test_a_function_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match=r"names \['k'\], which the source does not define"):
         compiled(tmp_path, "cpp", "x y", FLOATS, 'extern "C" {v} other({p})')
+
+
+def test_a_function_is_found_whose_name_ends_anothers(tmp_path: Path) -> None:
+    # Linkers write such a name once, as the end of the longer one.
+    compiled(tmp_path, "cpp", "x y", FLOATS, 'extern "C" {v} work({p}) {{}}\nextern "C" {v} k({p})')
