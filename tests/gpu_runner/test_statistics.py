@@ -213,6 +213,13 @@ def test_the_grain_covers_what_rounding_leaves_and_falls_with_noise(noise: float
     assert noise or np.mean(left) == pytest.approx(whole, rel=0.01)
 
 
+def test_the_grain_falls_off_as_roundings_first_harmonic() -> None:
+    """By hand: 90 of 100 samples on a tick, 10 on the next: the 5 to 95 % range is a tick, of which half counts."""
+    grain = PairedSamples([50.0] * 90 + [51.0] * 10, [50.0] * 100).grain()
+    noise = 0.5 / 3.2897
+    assert grain == pytest.approx((1 / 50) ** 2 / 12 * (1 + math.exp(-((2 * math.pi * noise) ** 2))))
+
+
 def test_ticks_below_the_noise_cost_nothing() -> None:
     candidate, anchor = noisy(0.02, 100, 0.01)
     fine = statistics.compare(PairedSamples(ticked(candidate, 5e-7), ticked(anchor, 5e-7)))
@@ -277,6 +284,17 @@ def test_student_quantile_is_off_by_the_fifth_power_of_its_freedom(p: float) -> 
     """Each term that is in it is right: what is left out shrinks 32 times where the freedom doubles."""
     once, twice = (statistics.student_quantile(p, freedom) - stats.t.ppf(p, freedom) for freedom in (20, 40))
     assert twice * 32 == pytest.approx(once, rel=0.05)
+
+
+def test_each_look_doubles_the_blocks() -> None:
+    assert all(2 * a <= b <= 2 * a + 1 for a, b in pairwise(statistics.LOOKS))
+    assert statistics.LOOKS[-1] == 2 * statistics.LOOKS[-2]
+
+
+@pytest.mark.parametrize(("planned", "as_for"), [(0, 1), (1, 1), (6, 6), (9, 6)])
+def test_every_number_of_looks_has_a_decisive_level(planned: int, as_for: int) -> None:
+    found, same = (statistics.timing(replace(samples(0.02), looks=looks)) for looks in (planned, as_for))
+    assert (found.decisive_low, found.decisive_high) == (same.decisive_low, same.decisive_high)
 
 
 @pytest.mark.parametrize("looks", [2, 3, 4, 5])
