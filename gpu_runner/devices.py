@@ -115,10 +115,7 @@ def indices(device: str) -> list[int]:
 
 
 def is_called(target: Target, name: str) -> bool:
-    """Return whether a short name such as "h200", "rtx4090" or "cpu" means this target; letter case plays no part.
-
-    It is one or more whole words of the target's name: an A10 is no A100, and an H200 no GH200.
-    """
+    """Return whether a name such as "h200" or "cpu" means this target: whole words of its name, in any letter case."""
     wanted, words = "".join(_words(name)), _words(target.name)
     parts = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
     return wanted == target.kind or wanted in parts
@@ -129,7 +126,7 @@ def _words(name: str) -> list[str]:
 
 
 def choose(device: str) -> Target:
-    """Return the target for "auto", "cuda", "cuda:N", "cuda:all" or "cpu"; auto prefers cuda.
+    """Return the target for "auto" (which prefers cuda), "cuda", "cuda:N", "cuda:all" or "cpu".
 
     Raises `UsageError` for another name, `DeviceError` if the device asked for is not there.
     """

@@ -52,9 +52,8 @@ def measure_all(
 ) -> Iterator[tuple[Candidate, Build, Measurement]]:
     """Measure candidates of one task, as `measure_jobs` does; yield each as it is done.
 
-    A candidate that does not compile, or is malformed, comes as a measurement with the status `compile_error` and costs
-    no device time. Raises `WorkerError` where a measurement's process was lost twice, and `DeviceError` or `UsageError`
-    for what no candidate can help. Closing the iterator drops the compiles that have not begun.
+    A candidate that does not compile costs no device time. Raises `WorkerError` where a process was lost twice, and
+    `DeviceError` or `UsageError`. Closing the iterator drops the compiles that have not begun.
     """
     jobs = (Job(task, c, against) for c in candidates)
     done = measure_jobs(executor, jobs, threads=threads, devices=devices, started=lambda job: started(job.candidate))
@@ -79,11 +78,10 @@ def measure_jobs(
 ) -> Generator[FinishedJob]:
     """Compile in `threads` threads, measure on `devices` at a time; yield each job as it is done.
 
-    Whatever is compiled first is measured first. On a CPU, which compiling would keep busy, a batch is compiled before
-    any of it is measured. With `describe`, each task's reference is described ahead, too, once: where it fails, all
-    jobs of its task get its error. `started` is called, in the caller's thread, right before a candidate is measured. A
-    measurement whose process was lost is made once more. Once `stopped` says so, nothing is begun any more, and what is
-    being measured is still yielded. An error of one job stops no other, but `DeviceError`, which is raised.
+    On a CPU, which compiling would keep busy, a batch is compiled before any of it is measured. With `describe`, each
+    task's reference is described ahead: where it fails, all jobs of its task get its error. `started` is called, in the
+    caller's thread, right before a candidate is measured. Once `stopped` says so, nothing is begun any more. An error
+    of one job stops no other, but `DeviceError`, which is raised.
     """
     overlaps = executor.target.kind != "cpu"
     waiting, drained = iter(jobs), False
@@ -152,10 +150,7 @@ def _measured(executor: Executor, job: Job, build: Build) -> Measurement:
 
 
 def twice(measure: Callable[[], Measurement]) -> Measurement:
-    """Measure, and once again if the measuring process was lost; what the first attempt took is told by the second.
-
-    Raises `WorkerError` of the second attempt.
-    """
+    """Measure, and once again if the process was lost, whose time the second result tells; raises `WorkerError`."""
     try:
         return measure()
     except WorkerError as e:

@@ -114,10 +114,7 @@ class PairedSamples:
     mode: TimingMode = "call"
 
     def blocks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return candidate's and anchor's seconds, each of shape (blocks, 2).
-
-        Raises ValueError where a time is not positive and finite, or the arms do not hold the same whole blocks.
-        """
+        """Return both arms' seconds, each of shape (blocks, 2); raises ValueError where they are no such blocks."""
         arms = [np.asarray(arm, dtype=float).reshape(-1, 2) for arm in (self.candidate_s, self.anchor_s)]
         if not all((np.isfinite(arm) & (arm > 0)).all() for arm in arms):
             raise ValueError(
@@ -291,10 +288,7 @@ def geometric_mean(timings: Sequence[WorkloadTiming], level: float | None = None
 
 
 def deciding_interval(timings: Sequence[WorkloadTiming]) -> tuple[float, float, float]:
-    """Return the interval of the geometric mean that `overall` holds against the margin, and its level.
-
-    It is wider than the reported one: several looks at the samples find differences that are chance.
-    """
+    """Return the interval, wider than the reported one, that `overall` holds against the margin, and its level."""
     level = _decisive_level(max(t.looks for t in timings))
     return *geometric_mean(timings, level)[1:], level
 
@@ -319,9 +313,7 @@ def overall(timings: Sequence[WorkloadTiming]) -> Verdict:
 def student_quantile(p: float, freedom: float) -> float:
     """Return Student's t quantile for p in (0.5, 0.999) and at least three degrees of freedom, to 3 % or better.
 
-    Up to p = 0.9999 it is that good from five degrees on.
-
-    The expansion is 26.7.5 of Abramowitz and Stegun; a worker's environment need not have scipy.
+    To p = 0.9999 from five degrees on. The expansion is 26.7.5 of Abramowitz and Stegun; a worker need not have scipy.
     """
     z = NormalDist().inv_cdf(p)
     terms = (
@@ -334,10 +326,7 @@ def student_quantile(p: float, freedom: float) -> float:
 
 
 def _series(timed: WorkloadTiming | Samples) -> _Series:
-    """Turn samples into log-ratios without the slow-clock blocks.
-
-    Where these are more than half, no clock is typical: all blocks stay, and the series is not steady.
-    """
+    """Turn samples into log-ratios without slow-clock blocks; where most are slow, all stay, and it is not steady."""
     pairs = pairs_of(timed)
     time, grain = pairs.log_ratios(), pairs.grain() + timed.session_sd**2
     trimmed = 0.0 if pairs.all_count() else TRIMMED

@@ -58,8 +58,7 @@ def compile_candidate(
 ) -> dict[str, Any]:
     """Compile `candidate` for every workload into `folder` and return its manifest.
 
-    One file set per distinct specialisation: workloads that resolve to the same constants share it. Raises
-    `CompileError` or `CandidateError`.
+    Workloads that resolve to the same constants share their files. Raises `CompileError` or `CandidateError`.
     """
     wanted = [name for name in languages_on(target.kind) if name in DEVICE_ONLY]
     if candidate.language not in wanted:
@@ -109,7 +108,6 @@ def compile_candidate(
 def _inspect(
     language: Language, target: Target, signatures: Sequence[Signature], manifest: Mapping[str, Any]
 ) -> Inspection:
-    """Return the inspection of the compiled launches of each workload."""
     launches: dict[str, Sequence[Launch]] = {}
     for name, entry in manifest["workloads"].items():
         variant = manifest["variants"][entry["variant"]]
@@ -122,11 +120,7 @@ def _inspect(
 
 
 def _specialisation(resolved: ResolvedPlan) -> str:
-    """Return a key of all that a build and its facts depend on.
-
-    Constants and types of arguments for all; kernels, blocks and shared memory for CUDA; divisibility of arguments for
-    Triton.
-    """
+    """Return a key of all that a build and its facts depend on."""
     parts: list[Any] = [sorted(resolved.constants.items())]
     parts += [[(a.kind, a.dtype) for a in e.args] for e in resolved.launches]
     if resolved.language == "cuda":

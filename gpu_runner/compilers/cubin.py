@@ -65,10 +65,7 @@ def section(image: bytes, name: str) -> bytes:
 
 
 def digest(image: bytes) -> bytes:
-    """Return a hash that is equal for cubins that do the same: parts that only debuggers read are left out.
-
-    Such parts hold paths and line numbers. Of anything else than an ELF file, all bytes count.
-    """
+    """Return a hash that is equal for cubins that do the same; parts for debuggers, which hold paths, are left out."""
     found = hashlib.sha256()
     try:
         found.update(image[:0x20] + image[0x30:0x34])  # for which architecture it is
@@ -116,7 +113,6 @@ def codes(image: bytes, arch: str) -> dict[str, Code]:
 
 
 def _entries(sections: list[_Section], symbols: dict[int, str]) -> set[str]:
-    """Return the names of the kernels: functions whose symbol is marked as an entry."""
     table = next((x.contents for x in sections if x.kind == _SYMTAB), b"")
     return {name for index, name in symbols.items() if table[index * 24 + 5] & _ENTRY}
 

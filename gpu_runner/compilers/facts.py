@@ -11,10 +11,9 @@ from forewarp.core.inspection import Inspection, Launch, WorkloadInspection
 
 
 def facts(inspection: Inspection) -> dict[str, float]:
-    """Return the numbers of an inspection. Those that differ by workload are geometric means over the workloads.
+    """Return the numbers of an inspection, geometric means over the workloads where these differ.
 
-    Registers, occupancy and the like are those of each workload's main launch, the one with most threads; instructions
-    are summed over its launches.
+    Registers, occupancy and the like are those of each workload's launch with most threads, instructions those of all.
     """
     rows = [_of_workload(w) for w in inspection.workloads if w.launches]
     names = dict.fromkeys(name for row in rows for name in row)
@@ -28,10 +27,7 @@ MOST_KERNELS = 8
 
 
 def facts_of_kernels(inspection: Inspection) -> dict[str, float]:
-    """Return the numbers of each kernel of a module that has several, means over workloads and launches.
-
-    They are for reading; what is learned from are the facts of the whole.
-    """
+    """Return the numbers of each kernel of a module that has several, for reading: means over its launches."""
     rows: dict[str, list[dict[str, float]]] = {}
     work: Counter[str] = Counter()
     for launch in (e for w in inspection.workloads for e in w.launches):

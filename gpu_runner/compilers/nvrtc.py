@@ -120,10 +120,7 @@ def compile_source(source: str, options: list[str]) -> bytes:
 
 
 def compile_named(source: str, options: Sequence[str], names: Sequence[str]) -> tuple[bytes, dict[str, str]]:
-    """Compile as `compile_source`, and return beside the cubin the symbols of `names`, such as "scale<float, 4>".
-
-    A template is compiled for those arguments only that a name gives it.
-    """
+    """Compile as `compile_source`; return also the symbols of `names`, such as "scale<float, 4>"."""
     loaded = library()
     if loaded is None:
         raise CompileError('NVRTC was not found: pip install "forewarp[gpu]", or set CUDA_HOME')

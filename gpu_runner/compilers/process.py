@@ -37,10 +37,7 @@ _KILLED = re.compile(
 
 
 def run_compiler(command: Sequence[str], folder: Path, name: str, timeout_s: float) -> None:
-    """Run a compiler in `folder`; raises `CompileError` with what it printed, or with how it ended.
-
-    Raises `CompilerKilled` where somebody else ended it or a program that it runs.
-    """
+    """Run a compiler; raises `CompileError` with what it printed, or `CompilerKilled` where somebody ended it."""
     try:
         done = subprocess.run(
             command,

@@ -57,10 +57,10 @@ _SHARED_OPERATION = 0x035
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """Instructions of one kernel by class: all of them, and those inside a loop.
+    """Instructions of one kernel by class, without padding: all of them, and those inside a loop.
 
-    `widths` counts accesses by class and bits, as in "global_load.128", and Hopper's own instructions by class and
-    name, as in "tensor.HGMMA". Padding is left out.
+    `widths` counts accesses by class and bits ("global_load.128"), and Hopper's own instructions by name
+    ("tensor.HGMMA").
     """
 
     mix: Mapping[str, int]

@@ -24,9 +24,9 @@ _FAILED = re.compile(rf"{_FILE}\W\d+.*?static.assert.*?(args\b.*?)\"?$", re.MULT
 
 
 def checked(source: str, plan: ResolvedPlan, compile_text: Callable[[str], T]) -> T:
-    """Compile a source together with the assertions; raises `CompileError` that names the arguments that are wrong.
+    """Compile a source together with the assertions, or without them where they cannot be compared.
 
-    What cannot be compared, such as a function in a namespace, is compiled without them.
+    Raises `CompileError` that names the arguments that are wrong.
     """
     types = template(__file__, "plan_types.h").template
     try:

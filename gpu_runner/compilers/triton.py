@@ -1,7 +1,6 @@
-"""Triton to a cubin for a named target: no driver and no device, only the Triton package.
+"""Triton to a cubin for a named target, by the Triton package alone.
 
-The source is Python and runs here while it is imported, which is why compiling happens in a confined child. Only the
-cubin goes on to the process that launches and times.
+The source is Python and runs here while it is imported, which is why compiling happens in a confined child.
 """
 
 from __future__ import annotations

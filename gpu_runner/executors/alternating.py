@@ -76,7 +76,7 @@ class _Baton:
 
 
 class _Side:
-    """Implements `client.Turn` for one process. `counts` are the samples at the end of each stretch, by workload.
+    """One process's turns; `counts` are the samples at the end of each stretch, by workload.
 
     The side that begins ends its turns after odd stretches, the other one after even ones.
     """
@@ -113,10 +113,7 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class PairedMeasurement:
-    """One kernel as it was measured in the old and in the new environment, by a fresh process of each.
-
-    `log_ratios` are log(new seconds / old seconds) by workload; empty where one of the two failed.
-    """
+    """One kernel as measured in both environments; `log_ratios` are log(new / old), empty where one failed."""
 
     old: Measurement
     new: Measurement
@@ -124,10 +121,7 @@ class PairedMeasurement:
 
 
 class AlternatingExecutors:
-    """A server in each of two environments, for rounds of one measurement of each of several kernels.
-
-    `renew` begins a round: what differs from process to process, such as where memory lies, is drawn anew.
-    """
+    """A server in each of two environments, for rounds of measurements, each begun by `renew`."""
 
     def __init__(self, target: Target, pythons: tuple[str, str], *, cache: Path | None = None, index: int = 0) -> None:
         """`pythons` are the interpreters, the old one first; for `cache` and `index` see `LocalExecutor`."""
@@ -143,10 +137,9 @@ class AlternatingExecutors:
         self._make, self._executors = executors, executors()
 
     def renew(self) -> None:
-        """Have the next measurements made by new processes.
+        """Have the next measurements made by new processes: what differs from process to process is drawn anew.
 
-        On a CPU by new servers, too, since a fork lies in memory as its server does; what a GPU's memory is, a process
-        learns when it opens the device.
+        On a CPU by new servers, too, since a fork lies in memory as its server does.
         """
         if self._executors[0].target.kind == "cuda":
             for executor in self._executors:
@@ -164,10 +157,7 @@ class AlternatingExecutors:
         return [executor.compile(task, candidate) for executor in self._executors]
 
     def measure(self, task: Task, subjects: Sequence[Subject], first: int) -> PairedMeasurement:
-        """Check and time one kernel in each environment, usually the same one; `first` (0 or 1) begins.
-
-        Raises `TaskError` where the reference fails in one of them, and `WorkerError` where a process is lost.
-        """
+        """Time one kernel in each environment; `first` (0 or 1) begins. Raises `TaskError` and `WorkerError`."""
         baton = _Baton(first)
         for side, executor in zip(self._sides, self._executors, strict=True):
             side.begin(baton)
@@ -209,8 +199,7 @@ def log_ratios(
     """Return log(new / old) by workload, of the stretches that both sides have.
 
     On a GPU it is the median over ABBA blocks. On a CPU others only ever add to a call's time, so that it is of the
-    shortest calls of each side. `counts` are the samples at the end of each stretch. Where there are too few for a
-    block, all stretches count alike.
+    shortest calls of each side. `counts` are the samples at the end of each stretch.
     """
     old, new = (
         {w.workload: _stretches(w.candidate_s, w.anchor_s, ends.get(w.workload, ())) for w in m.workloads}

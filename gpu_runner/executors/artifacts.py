@@ -48,10 +48,7 @@ def key_of(*parts: Any) -> str:
 
 
 def cached(path: Path, parse: Callable[[str], T], make: Callable[[], str]) -> T:
-    """Return what `parse` makes of a file's text; where it cannot be read, of new text, which is kept.
-
-    Safe to use from several threads and processes. A file that cannot be written costs seconds, not the answer.
-    """
+    """Return what `parse` makes of a file's text; where it cannot be read, of new text, which is kept if it can be."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         return parse(path.read_text())
     text = make()
@@ -136,7 +133,7 @@ class Builds:
         """Return the candidate compiled, from the cache if it is there; in `cpu_s` seconds of processor time, if given.
 
         A compile that somebody else killed is tried once more. Raises `WorkerError` on a full disk, and where the
-        second attempt was killed, too, but for a candidate whose own code runs while it is compiled: it has crashed.
+        second attempt was killed, too; a candidate whose own code runs while it is compiled has crashed then.
         """
         start = time.perf_counter()
         key = key_of(
@@ -196,10 +193,7 @@ def _killed(reply: Reply) -> str:
 
 
 def _failure(reply: Reply, cpu_s: int | None = None) -> Build | None:
-    """Return the failed build, or None where compiling went well; `cpu_s` is what bounded its processor time.
-
-    Raises `DeviceError` where this machine lacks the compiler.
-    """
+    """Return the failed build, or None where compiling went well; raises `DeviceError` for lack of a compiler."""
     ended = reply.read(JobEnding)
     late = cpu_s is not None and reply.timed_out
     if late or (ended is not None and (ended.status == "timeout" or _OUT_OF_TIME in ended.log)):

@@ -94,7 +94,7 @@ def readable(text: str, limit: int = LOG_BYTES) -> str:
 
 
 def _unprotected(missing: object) -> UnprotectedError:
-    """Return the error of a job that was refused; of the protections it names, only those that are known are shown."""
+    """Return the error of a job that was refused, with those of the protections it names that are known."""
     lacks = ", ".join(name for name in LEAST if isinstance(missing, list) and name in missing)
     return UnprotectedError(
         f"code of tasks and kernels is not run here, because these protections are missing: {lacks}",
@@ -133,10 +133,7 @@ def _read_ends(path: Path, start: int) -> str:
 
 
 class ChildSession:
-    """One forked child: `wait` for the answer to its job, or `request` one answer after another of a child that serves.
-
-    Not safe to use from several threads at once.
-    """
+    """One forked child, for one thread: `wait` for its answer, or `request` one answer after another."""
 
     def __init__(self, answers: Channel, status: Channel, log: Path, pid: int) -> None:
         self.pid = pid
@@ -166,7 +163,7 @@ class ChildSession:
     def wait(self, timeout: float, on_look: OnLook | None = None) -> Reply:
         """Wait for one answer; without one, the child is killed and the reply says how it ended.
 
-        Raises `UnprotectedError` where the child is not protected enough to run strangers' code.
+        Raises `UnprotectedError`.
         """
         start = time.perf_counter()
         answer, timed_out, exit_status, started = None, False, None, 0.0
@@ -234,10 +231,7 @@ class ChildSession:
 
 
 class ServerProcess:
-    """A fork server and the folder of its jobs; started at first use, and again after its loss.
-
-    Safe to use from several threads.
-    """
+    """A fork server and the folder of its jobs, started when needed; safe to use from several threads."""
 
     _running: ClassVar[dict[str, ServerProcess]] = {}
     """Servers that clients share, by the process that has them and how they are started."""
@@ -277,10 +271,7 @@ class ServerProcess:
     def submit(
         self, job: WorkerJob, descriptors: list[int], abandoned: Callable[[], bool]
     ) -> tuple[socket.socket, Path]:
-        """Send a job, once the server has started; return the connection and the path of the job's log.
-
-        Raises `WorkerError` once it is `abandoned`, and where the server is lost.
-        """
+        """Send a job; return the connection and its log's path. Raises `WorkerError`, also once it is `abandoned`."""
         with self._lock:
             control = self._start(abandoned)
             self._jobs += 1
@@ -425,11 +416,7 @@ class WorkerClient:
         self._closed = False
 
     def run(self, job: WorkerJob, timeout: float, on_look: OnLook | None = None) -> Reply:
-        """Run one job to its end or its deadline.
-
-        Raises `DeviceError` if the worker's Python lacks torch, `WorkerError` if the server was lost,
-        `UnprotectedError` if nothing was run for want of protection.
-        """
+        """Run a job to its end or deadline; raises `DeviceError` (no torch), `WorkerError`, `UnprotectedError`."""
         start = time.perf_counter()
         session = self.open(job)
         opened = time.perf_counter() - start
@@ -473,10 +460,7 @@ class WorkerClient:
         return self._closed
 
     def close(self) -> None:
-        """End its children, also while other threads wait for them, and a server that nobody else uses.
-
-        Safe to call twice.
-        """
+        """End its children, while other threads may wait for them, and a server without other clients."""
         with self._closing:
             if self._closed:
                 return

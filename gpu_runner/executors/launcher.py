@@ -50,10 +50,8 @@ _NAME = 80
 class Observation:
     """Outcome of observing a module.
 
-    `status` is "ok" with `programs` (data of `lifting.program.Programs`) and `descriptors`, which are to be closed, and
-    the `session` of the observer, which was killed but may not be gone yet;
-    "unlifted" where there is no program to be had; else how the module failed. `log` says why. `phases` are seconds
-    within those of the observation.
+    `status` is "ok" with `programs` (data of `lifting.program.Programs`), `descriptors` to be closed, and the `session`
+    of the observer, which may not be gone yet; "unlifted" where there is no program; else how the module failed.
     """
 
     status: str
@@ -84,13 +82,12 @@ class Observation:
 
 
 class Observers:
-    """An observer for each module, and a spare one for each arm; not safe to use from several threads at once."""
+    """An observer for each module, and a spare one for each arm; not safe to use from several threads at once.
+
+    With `inductor`, observers have torch's Inductor imported; with `ahead`, the next one opens the device meanwhile.
+    """
 
     def __init__(self, worker: WorkerClient, builds: Path) -> None:
-        """`builds` is the folder of compiled candidates; with `inductor`, observers have torch's Inductor imported.
-
-        With `ahead`, the next module's observer opens the device while this one's module is observed and checked.
-        """
         self._worker, self._builds = worker, builds
         self.inductor = self.ahead = False
         self._spares: dict[str, ChildSession] = {}
@@ -167,10 +164,7 @@ class Observers:
 
 @dataclass(frozen=True, slots=True)
 class LaunchOutcome:
-    """What a measurement gave: the judge's reply, what was lifted of the candidate, and what the anchor was.
-
-    `phases` are the seconds that it took to observe the candidate.
-    """
+    """The judge's reply, what was lifted of the candidate, what the anchor was, and the seconds of observing."""
 
     reply: Reply
     lifting: str
@@ -184,10 +178,7 @@ def _seed() -> int:
 
 @dataclass(slots=True)
 class _Reference:
-    """State of the reference of the launcher's task: kept there as a program, or the reason why it is not lifted.
-
-    All candidates of the task get the weights that it was lifted with, drawn by `weight_seed`.
-    """
+    """State of the reference: kept as a program, or why not; `weight_seed` draws the weights of all candidates."""
 
     task: str = ""
     weight_seed: int = field(default_factory=_seed)
@@ -203,7 +194,6 @@ class LauncherClient:
     """
 
     def __init__(self, worker: WorkerClient, target: Target, builds: Path) -> None:
-        """`builds` is the folder of compiled candidates."""
         self._worker, self._target, self._builds = worker, target, builds
         self._observers = Observers(worker, builds)
         self._session: ChildSession | None = None
@@ -211,10 +201,7 @@ class LauncherClient:
         self._reference = _Reference()
 
     def measure(self, job: MeasureJob, task: str, on_look: OnLook, limit_s: float) -> LaunchOutcome:
-        """Measure a job of the task with this identity; `limit_s` bounds each process that takes part.
-
-        Raises `WorkerError` and `DeviceError`.
-        """
+        """Measure a job of this task, each process within `limit_s`; raises `WorkerError` and `DeviceError`."""
         start = time.perf_counter()
         job = replace(job, random_seed=_seed())
         self._observers.inductor |= job.inductor
@@ -251,7 +238,6 @@ class LauncherClient:
         self._observers.ahead = True
 
     def _wait_until_ready(self) -> None:
-        """Wait until no process is still opening the device."""
         self._observers.wait_until_ready()
         for launcher in (self._session, *self._spares):
             if launcher is not None:
@@ -261,10 +247,7 @@ class LauncherClient:
         return _open_on_builds(self._worker, LauncherJob(builds=str(self._builds)))
 
     def open(self, task: str, limit_s: float, ahead: int) -> None:
-        """Have a launcher open the device for the task with this identity, and wait until it has.
-
-        If one has to, so many more open it at the same time, for the next tasks.
-        """
+        """Have a launcher open the device for a task, and wait for it; `ahead` more open it for the next tasks."""
         if not self._serves(task) and not self._spares:
             self.end()
             self._spares = [self._open() for _ in range(1 + ahead)]
@@ -364,7 +347,6 @@ class LauncherClient:
         session: ChildSession,
         limit_s: float,
     ) -> Reply:
-        """Have the launcher measure with the programs of these arms, and those that it keeps."""
         known = self._reference
         request = LaunchRequest(
             job=job,
@@ -391,7 +373,6 @@ class LauncherClient:
         return reply
 
     def _anchor(self, job: MeasureJob) -> str:
-        """Say what the candidate was measured against."""
         if job.anchor is not None:
             return "a kernel"
         return f"called as it is: {self._reference.why_not}" if self._reference.why_not else "lifted"

@@ -81,12 +81,11 @@ _INDUCTOR = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one candidate. `time_s` is the time spent on timing per workload; memory is in bytes.
+    """Bounds of one candidate, per workload. `time_s` is the time spent on timing; memory is in bytes.
 
-    `inductor_s` is what a module that uses `torch.compile` may take longer, per workload: it compiles in its first
-    call. `trace_s` bounds the processor time of tracing one workload. `looks` are the numbers of blocks after which a
-    workload's timing may end; with `controls`, the anchor is timed in both roles, too. `memory_share` is the part of
-    the device's memory that a measurement may reckon with.
+    `inductor_s` is what a module that uses `torch.compile` may take longer, `trace_s` bounds the processor time of
+    tracing. `looks` are the numbers of blocks after which timing may end; with `controls`, the anchor is timed in both
+    roles, too. `memory_share` is the part of the device's memory that a measurement may reckon with.
     """
 
     compile_s: float = 60.0
@@ -193,10 +192,7 @@ class LocalExecutor:
         return _answer_of(task, self._worker.run(job, limit_s), limit_s)["signatures"]
 
     def validate(self, task: Task, started: Callable[[str], None] = lambda _: None) -> tuple[WorkloadReport, ...]:
-        """Put null candidates to each workload of a task; `started` gets its name before each.
-
-        Raises `TaskError` with the reference's own error.
-        """
+        """Put null candidates to each workload of a task; `started` gets its name before each. Raises `TaskError`."""
         reports: list[WorkloadReport] = []
         signatures = self.describe(task)
         if refused := self._too_large(signatures, "validated"):
@@ -210,10 +206,7 @@ class LocalExecutor:
         return tuple(reports)
 
     def run_task(self, job: TaskJob, limit_s: float, late: str = "") -> dict[str, Any]:
-        """Return a job's answer, while nothing else holds the device; raises `TaskError` with the task's own error.
-
-        `late` is the hint where it takes longer than `limit_s`.
-        """
+        """Return a job's answer, holding the device; raises `TaskError`, with the hint `late` after `limit_s`."""
         with self._device, self.held():
             limit_s = self._bounded(limit_s)
             reply = self._worker.run(job, limit_s)
@@ -237,10 +230,10 @@ class LocalExecutor:
         return self._builds.get(candidate, self.describe(task), self.toolchain_versions, cpu_s)
 
     def make_seeds(self, task: Task) -> tuple[Candidate, ...]:
-        """Return modules that torch's Inductor makes of a KernelBench task's reference; they are made once.
+        """Return modules that torch's Inductor makes of a task's reference, from the cache where they are there.
 
-        The first holds the code that Inductor generates, unless that does not fit into a module; the other one compiles
-        when it is called. Raises `TaskError` where the reference fails, or Inductor on it.
+        The first holds generated code, unless that does not fit into a module; the last compiles when it is called.
+        Raises `TaskError` where the reference fails, or Inductor on it.
         """
         key = key_of(SEEDS_VERSION, task.sha256, serde.to_data(self._target), self.toolchain_versions())
         return cached(
@@ -275,8 +268,7 @@ class LocalExecutor:
         """Return what a Python module would launch on this CUDA target; no device is used, and none need be there.
 
         `backward` adds what the gradient launches; None adds it where an output is that of a torch.autograd.Function.
-        What is wrong with the module is a problem of the trace. Raises `TaskError` where the reference fails, and
-        `UsageError` for another language or target.
+        Raises `TaskError` where the reference fails, and `UsageError` for another language or target.
         """
         if candidate.language != "python" or self._target.kind != "cuda":
             raise UsageError(
@@ -292,19 +284,13 @@ class LocalExecutor:
         )
 
     def trace_file(self, file: SourceFile) -> Trace:
-        """Return what the kernels of a file without a task compile to, from calls that it holds or that are guessed.
-
-        The file's own code runs, confined. Raises `UsageError` for a target that is no CUDA device.
-        """
+        """Return what the kernels of a file without a task compile to; its code runs, confined. Raises `UsageError`."""
         if self._target.kind != "cuda":
             raise UsageError("a file without a task is inspected for CUDA targets only", hint="pass --target h200")
         return self._traces.of_file(file, self.toolchain_versions())
 
     def evidence(self, task: Task, candidate: Candidate) -> Evidence | None:
-        """Return what is known of a Python module for a CUDA target before it runs, from its trace; None of others.
-
-        Where tracing fails, the evidence's problems say why.
-        """
+        """Return what a Python module's trace for a CUDA target tells, or why there is none; None of others."""
         if candidate.language != "python" or self._target.kind != "cuda":
             return None
         try:
@@ -316,8 +302,8 @@ class LocalExecutor:
     def check(self, task: Task, candidate: Candidate, budget_s: float = 20.0) -> Check:
         """Run a candidate on the CPU in about `budget_s` seconds to find what is wrong with it.
 
-        Triton runs in its interpreter, CUDA in an emulator, both at small shapes; C++ is compiled with sanitizers.
-        Raises `CandidateError` where the launch plan cannot be read.
+        Triton runs in its interpreter, CUDA in an emulator, at small shapes; C++ with sanitizers. Raises
+        `CandidateError`.
         """
         if candidate.language != "python":
             plans.parse(candidate)
@@ -406,10 +392,7 @@ class LocalExecutor:
         )
 
     def open(self, task: Task) -> None:
-        """Have a process open the GPU for measurements of a task, and wait until it has; nothing on a CPU.
-
-        On a large GPU more are opened at the same time, for the next tasks: that takes them hardly longer.
-        """
+        """Have a process open the GPU for a task, and wait for it; on a large one, more for the next tasks."""
         if self._target.kind == "cuda":
             ahead = OPENED_AHEAD if (self._target.memory_bytes or 0) >= LARGE_BYTES else 0
             with self._device:
@@ -442,12 +425,10 @@ class LocalExecutor:
         return most and int(self._limits.memory_share * most)
 
     def _plans(self, signatures: tuple[Signature, ...], how: memory.How) -> tuple[memory.Plan, ...]:
-        """Return how each workload is measured in the memory that there is."""
         capacity = self._capacity()
         return tuple(memory.plan(s, how, self._target.kind, capacity) for s in signatures)
 
     def _refuse_large(self, task: Task, signatures: tuple[Signature, ...], how: memory.How) -> None:
-        """Raise `TaskError` where a workload does not fit, before anything is allocated."""
         if refused := self._too_large(signatures, how):
             raise TaskError(f"{task.name} cannot be measured, whatever the candidate: {refused}")
 
@@ -534,12 +515,8 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 def exclusive_device(folder: Path, target: Target, visible: str, machine: str = "") -> Generator[None]:
     """Hold a device against other processes: two timings at once would both be wrong. Waits as long as it takes.
 
-    Processes agree by their locks in `folder`. `visible` is the device's name among those of its kind, `machine` the
-    one it is in, this one if left out: machines that share a home directory share the folder, and one of them that
-    falls silent must not stop the others.
-
-    GPUs of a machine are held side by side, the CPU device only while none of them is: it is the processors that feed
-    them.
+    Processes agree by their locks in `folder`, which machines with one home directory share: `machine` tells them
+    apart. GPUs of a machine are held side by side, the CPU device only while none of them is: it feeds them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     where = machine or _this_machine()

@@ -18,8 +18,7 @@ from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 class SeveralExecutor:
     """Implements `protocols.Executor` over executors that share one target and one cache of builds.
 
-    Candidate and anchor are always timed on the same device. `measure` may be called from as many threads as there are
-    devices; further ones wait for a free device.
+    Candidate and anchor are always timed on the same device; where all are taken, `measure` waits for a free one.
     """
 
     def __init__(self, executors: Sequence[Executor]) -> None:

@@ -41,9 +41,9 @@ class Traces:
     ) -> Trace:
         """Return the trace of a module, from the cache where it is there.
 
-        `backward` says whether the gradient is traced (None: where a torch.autograd.Function makes the output). A
-        module that crashes or does not end gives a trace with that problem, which is not kept. `signatures` is asked
-        only where the module has to run. Raises `WorkerError` on a full disk.
+        With `backward`, the gradient is traced, too (None: where a torch.autograd.Function makes the output). A module
+        that crashes or does not end gives a trace with that problem, which is not kept. Raises `WorkerError` on a full
+        disk.
         """
         if backward is None and "autograd" not in candidate.source:
             backward = False
@@ -68,10 +68,7 @@ class Traces:
         return self._trace(job, [w.name for w in workloads], key)
 
     def of_file(self, file: SourceFile, versions: Mapping[str, str]) -> Trace:
-        """Return the trace of a file without a task, from the cache where it is there.
-
-        What it imports from beside it counts as part of the file as far as the time at which it was last changed.
-        """
+        """Return the trace of a file without a task, from the cache where no file beside it has changed since."""
         key = self._key(serde.to_data(file), dict(versions), _last_change_beside(file.path))
 
         def job(folder: ConfinedFolder) -> TraceFileJob:
@@ -122,7 +119,6 @@ class Traces:
 
 
 def _failure(reply: Reply, limit_s: float) -> str:
-    """Return what went wrong with the child itself, "" where nothing did."""
     if (ended := reply.read(JobEnding)) is not None:
         return "" if ended.status == "ok" else readable(ended.log)
     status, log = reply.ending(limit_s)

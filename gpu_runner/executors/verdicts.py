@@ -67,10 +67,7 @@ REFERENCE_SHARE: Final = 0.5
 
 
 def session_sd(target: Target, samples: Samples, others: float = 0.0) -> float:
-    """Return the spread from session to session (log-ratio) of one workload's samples, by `SESSION_SPREAD`.
-
-    On a CPU processors that `others` kept busy add to it.
-    """
+    """Return the spread from session to session (log-ratio) of a workload's samples; on a CPU, `others` add to it."""
     share, offset_s = SESSION_SPREAD.get((samples.mode, target.kind), (0.0, 0.0))
     disturbed = DISTURBED.get(samples.mode, 0.0)
     if pairs_of(samples).all_count():
@@ -144,7 +141,7 @@ def measurement_of(
 ) -> Measurement:
     """Return the measurement that a reply amounts to; `excuse` has let pass one without an answer.
 
-    Raises `WorkerError`, `TaskError` or `UsageError` where machine, reference or anchor failed, not the candidate.
+    Raises `WorkerError`, `TaskError` or `UsageError` where machine, reference or anchor failed.
     """
     judged = reply.read(Judgement)
     phases = {"compile": build.seconds, "spawn": reply.started_s, "total": build.seconds + reply.seconds}
@@ -196,7 +193,7 @@ def with_times(
 ) -> Measurement:
     """Return a correct candidate's measurement with its times, and with what speaks against them.
 
-    Raises `WorkerError` where the launcher, whose clock no candidate reaches, could not time at all.
+    Raises `WorkerError` where the launcher's clock, which no candidate reaches, could not time at all.
     """
     timings = timings_of(judged, target)
     if judged.tier == "T0" and (broken := next((b for t in timings if (b := _broken(t))), "")):
@@ -293,7 +290,7 @@ def short_of_memory(log: str, *, lost_s: float = 0.0) -> WorkerError:
 
 
 def excuse(reply: Reply, limit_s: float, task: str, *, launched: bool) -> None:
-    """Raise `TaskError` or `WorkerError` where a measurement of `task` gave no answer for no fault of the candidate's.
+    """Raise `TaskError` or `WorkerError` where a measurement gave no answer for no fault of the candidate's.
 
     `launched` says that the process ran the candidate's device code, but no host code of it.
     """

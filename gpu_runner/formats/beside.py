@@ -20,10 +20,9 @@ _MOST = 1000
 
 
 def with_modules(source: str, file: Path) -> str:
-    """Return a file's text with the modules from its folder that it imports, and those that they import in turn.
+    """Return a file's text with the modules of its folder that it imports by name, and theirs in turn.
 
-    They are told by the text: what a function imports by a computed name is not among them. Raises `TaskError` for one
-    that cannot be read, and SyntaxError.
+    Raises `TaskError` for one that cannot be read, and SyntaxError.
     """
     folder, source = file.parent, _placed(source, file)
     found: dict[str, tuple[str, bool]] = {}
@@ -46,9 +45,8 @@ def with_modules(source: str, file: Path) -> str:
 def with_files(source: str, file: Path, modules: Iterable[str] = ()) -> str:
     """Return a file's text with the state of the files that it names: once they change it is another text.
 
-    Those count that FOREWARP_READABLE lets it read, and that a string of it or of its modules names, from the folders
-    that the variable names or from its own; of a folder, what lies in it. The state is size and time of change, because
-    weights are large.
+    Those count that FOREWARP_READABLE lets it read and that a string of it or of its modules names; of a folder, what
+    lies in it. The state is size and time of change, because weights are large.
     """
     file, readable = file.absolute(), [os.path.abspath(path) for path in named_readable(os.environ)]
     nodes = (node for text in (source, *modules) for node in ast.walk(ast.parse(text))) if readable else ()

@@ -23,7 +23,7 @@ MAX_SOURCE_BYTES = 1_000_000
 def load(path: Path, tunables: Mapping[str, int] | None = None) -> Candidate:
     """Read a candidate from a file; the language follows from the suffix and, for `.py`, from the text.
 
-    The launch plan of a `.cu` or `.cpp` file may lie beside it, in a `.toml` file of the same name; it is put in front.
+    A launch plan beside it, in a `.toml` file of the same name, is put in front.
     """
     source = read(path)
     beside = path.with_suffix(".toml")
@@ -61,10 +61,7 @@ def _names_beside(path: Path) -> list[str]:
 
 
 def from_source(source: str, language: str, tunables: Mapping[str, int] | None = None) -> Candidate:
-    """Make a candidate from text, with its plan's default tunables where none are given.
-
-    Raises `CandidateError` if the launch plan is malformed or a tunable is unknown.
-    """
+    """Make a candidate from text; raises `CandidateError` if its launch plan is malformed or a tunable is unknown."""
     if not is_language(language):
         raise CandidateError(f"language {language!r} is unknown", hint=f"use one of {', '.join(get_args(Language))}")
     parsed = plan.parse(Candidate(source, language))
@@ -75,10 +72,7 @@ def from_source(source: str, language: str, tunables: Mapping[str, int] | None =
 
 
 def with_chosen(candidate: Candidate) -> Candidate:
-    """Return a Python module as it is run: its tunables' constants have the chosen values, and none is left to choose.
-
-    Other candidates are returned as they are. Raises `CandidateError` where a tunable is no constant of the module.
-    """
+    """Return a Python module as it is run: its tunables' constants have the chosen values. Others stay as they are."""
     if candidate.language != "python" or not candidate.tunables:
         return candidate
     found = _constants(candidate.source, set(candidate.tunables))

@@ -1,8 +1,4 @@
-"""Arithmetic in launch plans: a closed little language, never `eval`.
-
-Numbers, names, `+ - * / // %`, comparisons, `and`/`or`/`not`, conditional expressions, `x.shape[i]`, and the
-functions in `FUNCTIONS`.
-"""
+"""Arithmetic in launch plans: a closed little language, never `eval`. `_value` has its grammar."""
 
 from __future__ import annotations
 
@@ -67,10 +63,7 @@ Names = Mapping[str, Number | tuple[int, ...]]
 
 
 def evaluate(expression: str | Number, names: Names, where: str) -> Number:
-    """Return the value of `expression`; `where` names the plan's key in error messages.
-
-    Raises `CandidateError` that says which part is wrong and what may stand there.
-    """
+    """Return the value of `expression`; raises `CandidateError`. `where` names the plan's key in messages."""
     value = expression if isinstance(expression, int | float) else _compute(expression, names, where)
     if not math.isfinite(value):
         raise CandidateError(f"{where}: {expression!r} is {value}, not a finite number")

@@ -68,10 +68,7 @@ def compiled(reference: str, kind: DeviceKind, note: str = "") -> Candidate:
 def _module(
     reference: str, tunables: Mapping[str, Sequence[int]], body: str, how: str, constraints: Sequence[str] = ()
 ) -> Candidate:
-    """Return a module that begins with its tunables and the reference, from which `body` makes `ModelNew`.
-
-    Raises `Unfit` where the reference has names of tunables.
-    """
+    """Return a module of tunables, reference, and the `body` that makes `ModelNew`; raises `Unfit` for taken names."""
     if taken := sorted(tunables.keys() & bindings(reference).keys()):
         raise Unfit(f"the reference defines {', '.join(taken)}, which is to be a tunable")
     table = "".join(f"{name} = {list(choices)}\n" for name, choices in tunables.items())
@@ -101,12 +98,11 @@ def _without_future(reference: str) -> tuple[str, str]:
 class Generated:
     """Code that Inductor generated for a reference on given inputs, and what belongs to it.
 
-    `version` is torch's; `capability` is of the processor or the GPU that the code is for, `constants` the workload's.
-    `arguments` are the expressions of what the code's `call` takes, over `self` and the names in `parameters`, those of
-    forward. `described` are the inputs, as `_described` in the module returns them, `result` the expression of
-    forward's result over `outputs`, the tuple that `call` returns. `threads` are those that the code counts on, and
-    `configurations` those that its Triton kernels ran with, by name. `note` says what of the reference was rewritten
-    before, and `tunables` what that leaves open within the `constraints`.
+    `arguments` are the expressions of what the code's `call` takes, over `self` and forward's `parameters`; `described`
+    are the inputs, as the module's `_described` returns them; `result` is the expression of forward's result over
+    `outputs`, which `call` returns. `threads` are those that the code counts on, `configurations` those of its Triton
+    kernels, by name. `note` says how the reference was rewritten, which leaves `tunables` open within the
+    `constraints`.
     """
 
     code: str
@@ -147,10 +143,9 @@ _CAPABILITY: dict[DeviceKind, str] = {
 
 
 def generated(reference: str, kind: DeviceKind, found: Generated) -> Candidate:
-    """Return the reference as a module of the code that Inductor generated, with what that leaves open as tunables.
+    """Return the reference as a module of generated code, with what that leaves open as tunables; raises `Unfit`.
 
-    On a CPU these are the threads and whether products and sums are contracted; on a GPU, blocks, warps and stages of
-    the Triton kernels. Raises `Unfit`.
+    On a CPU these are the threads and contraction; on a GPU, blocks, warps and stages of the Triton kernels.
     """
     end = _ENDS.search(found.code)
     code = found.code[: end.start()] if end else found.code
@@ -196,10 +191,7 @@ def _open_threads(code: str, threads: int, tunables: dict[str, Sequence[int]]) -
 
 
 def _open_triton(code: str, configurations: Mapping[str, Mapping[str, int]], tunables: dict[str, Sequence[int]]) -> str:
-    """Fix the configurations of Triton kernels to the ones they ran with, and make those of the first ones tunables.
-
-    Inductor's own way for that is `triton_heuristics.fixed_config` in place of the heuristic that lists several.
-    """
+    """Fix Triton kernels to the configurations they ran with, by `fixed_config`; those of the first are tunables."""
     opened_before = 0
 
     def opened(text: str, name: str) -> str:
@@ -242,10 +234,7 @@ def _around(key: str, value: int) -> tuple[int, ...]:
 
 
 def _open_kernels(code: str, function: str, opened: Callable[[str, str], str]) -> str:
-    """Return code with the texts of its kernels, which `async_compile.<function>` takes, changed by `opened`.
-
-    `opened` gets a kernel's text and its name. Texts that it changes are put through `_chosen`, as the module says it.
-    """
+    """Return code with its kernels' texts, which `async_compile.<function>` takes, changed by `opened(text, name)`."""
     changes: list[tuple[ast.expr, str]] = []
     for node in ast.walk(ast.parse(code)):
         match node:

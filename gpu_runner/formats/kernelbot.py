@@ -22,8 +22,7 @@ _MOST_VALUES = 100_000
 def load(path: Path) -> Task:
     """Load a KernelBot task from its `task.yml`; raises `TaskError` that says what to change.
 
-    The benchmarks become workloads of both device kinds. `config`, `tests`, timeouts and `ranking_by` are KernelBot's
-    own: forewarp brings its harness along and takes the geometric mean.
+    The benchmarks become workloads of both device kinds. What else KernelBot's harness needs is not read.
     """
     table = _read(path)
     texts = _texts(path, table)

@@ -232,7 +232,6 @@ def parse(candidate: Candidate) -> LaunchPlan:
 
 
 def _read_module(table: Mapping[str, Any]) -> LaunchPlan:
-    """Read the plan of a Python module, which says what its tunables may be."""
     _only(table, _MODULE_KEYS, "the plan of a Python module")
     _check_format(table)
     tunables = {k: _choices(k, v) for k, v in _table(table, "tunables").items()}

@@ -31,9 +31,9 @@ def bundled() -> list[str]:
 
 
 def load(name_or_path: str) -> Task:
-    """Load a task by bundled name, by folder (`task.toml` or KernelBot's `task.yml`), or by file.
+    """Load a task by bundled name, by folder (`task.toml` or KernelBot's `task.yml`), or by KernelBench file.
 
-    A file is a KernelBench problem or a `task.yml`. Raises `TaskError` that says what is missing.
+    Raises `TaskError` that says what is missing.
     """
     path = Path(name_or_path)
     if name_or_path in bundled():
@@ -62,10 +62,9 @@ def from_source(
     workloads: Mapping[str, Mapping[str, Constant]] | None = None,
     **fields: Any,
 ) -> Task:
-    """Make a task of a KernelBench reference that is given as text; `fields` are further ones of `Task`.
+    """Make a task of a KernelBench reference that is given as text; raises `TaskError`.
 
-    `workloads` maps names to the module constants that they set, the same on every device; left out, the text's own
-    constants are the only workload. Raises `TaskError`.
+    `workloads` maps names to the module constants that they set, on every device; `fields` are further ones of `Task`.
     """
     entries = _workloads(workloads or {})
     return Task(

@@ -44,10 +44,7 @@ _DOT = r"\s*\.\s*"
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read and check a `task.toml`; raises `TaskError` with file, line, key and what is expected there.
-
-    Returns arguments of `Task` by name.
-    """
+    """Return arguments of `Task` by name; raises `TaskError` with file, line, key and what is expected there."""
     try:
         content = path.read_bytes()
     except OSError as e:

@@ -30,9 +30,7 @@ _Free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, 
 class WindowAllocator:
     """Best fit among freed blocks of the same stream, else new memory from the window.
 
-    Blocks are reused on the stream that they were allocated on only, as torch's own allocator does: what runs there
-    next waits for what runs there now. A large block has chunks of the window to itself, so that the launcher can put
-    other memory in its place.
+    A large block has chunks of the window to itself, so that the launcher can put other memory in its place.
     """
 
     def __init__(self, window: Window) -> None:
@@ -74,10 +72,7 @@ class WindowAllocator:
         return set(self._sizes)
 
     def mark(self, stream: int) -> set[int]:
-        """Start to record allocations, and return the blocks that are in use.
-
-        What is free goes to one stream; nothing may be running.
-        """
+        """Record allocations from now on; return the blocks in use. Free ones go to `stream`; nothing may run."""
         with self._lock:
             if not self._sealed:
                 self._used = self.blocks
@@ -141,7 +136,6 @@ class WindowAllocator:
         return address
 
     def _grow(self, size: int) -> int:
-        """Return the address of new memory."""
         return self.window.base + self.window.grow(size).offset
 
     def _release(self, address: int | None, size: int, device: int, stream: int | None) -> None:

@@ -68,9 +68,9 @@ def fill(target: torch.Tensor, value: int) -> GraphNode:
 class Chain:
     """One arm's work on one slot, repeated; `inputs` and `outputs` are its buffers there.
 
-    `restored` are pairs of initial state and the buffer into which it is copied before each call.
-    `flush` is a buffer that, once written, has pushed everything else out of the L2 cache; None leaves the cache warm.
-    `lengths` are the repeats of each graph.
+    `restored` are pairs of initial state and the buffer into which it is copied before each call. A `flush` that is
+    written has pushed all else out of the L2 cache; None leaves the cache warm. `lengths` are the repeats of each
+    graph.
     """
 
     def __init__(
@@ -108,10 +108,7 @@ class Chain:
             self._graphs.append((length, alone, whole))
 
     def renew(self) -> None:
-        """Use the inputs that lie in the slot now for the last repeat; those before move on, scaled down a little.
-
-        So no repeat gets inputs that any call has seen.
-        """
+        """Give the last repeat the slot's inputs, those before it the earlier ones scaled down: no call saw any."""
         for sets, newest in zip(self._sets, self._inputs, strict=True):
             moved = sets[:-1].clone()
             if moved.is_floating_point() and moved.element_size() > 1:

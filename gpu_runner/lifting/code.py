@@ -48,13 +48,9 @@ _Callback = ctypes.CFUNCTYPE(None, driver.Handle, ctypes.c_int, ctypes.c_uint32,
 
 
 class CodeLog:
-    """Copies of all code that is loaded after this object was made, as CUPTI, which comes with torch, reports it.
-
-    `used` are those that `number` was asked for, by the number that it gave them.
-    """
+    """Copies of all code loaded since, as CUPTI, which comes with torch, tells; `used` go by their `number`."""
 
     def __init__(self) -> None:
-        """Start listening; raises OSError where CUPTI cannot be found or refuses."""
         self.images: list[bytes] = []
         self.used: list[bytes] = []
         self._by_module: dict[int, bytes] = {}
@@ -107,10 +103,7 @@ class CodeLog:
         return self._numbers[function]
 
     def _image_of(self, function: int, name: str) -> bytes | None:
-        """Return the code that a function came from, the last loaded of those that have its name; None if unknown.
-
-        An autotuned kernel has one name for many codes: those that were loaded as modules are told apart.
-        """
+        """Return the code that a function came from, the last loaded of its name if no module tells, or None."""
         module = driver.Handle()
         if driver.status("cuFuncGetModule", ctypes.byref(module), driver.Handle(function)) == 0:
             image = self._by_module.get(module.value or 0)

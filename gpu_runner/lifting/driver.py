@@ -98,7 +98,7 @@ class _LaunchConfiguration(ctypes.Structure):
 
 
 class StreamLaunch:
-    """A launch on a stream with its arguments, laid out once because `enqueue` is called in timed loops.
+    """A launch with its arguments, laid out once because `enqueue` is called in timed loops.
 
     `extents` are grid, block and bytes of shared memory, attributes as in `KernelLaunch`.
     """

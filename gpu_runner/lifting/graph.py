@@ -52,10 +52,10 @@ class NotLiftable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class KernelLaunch:
-    """One kernel launch.
+    """One launch of the code with number `image`.
 
-    `image` is the number of its code, `arguments` are raw bytes in hexadecimal; all of them in one where `packed`.
-    `attributes` (hexadecimal) and `function_attributes` go by the driver's numbers.
+    `arguments` are raw bytes in hexadecimal; all of them in one where `packed`. `attributes` (hexadecimal) and
+    `function_attributes` go by the driver's numbers.
     """
 
     name: str
@@ -112,10 +112,7 @@ ImageOf = Callable[[int, str], int]
 
 
 def read(graph: int, image_of: ImageOf, ours: Callable[[int], bool]) -> tuple[list[GraphNode], list[Edge]]:
-    """Return nodes and edges of a captured graph; raises `NotLiftable`.
-
-    `ours` says whether an address is in memory that goes along with the program.
-    """
+    """Return nodes and edges of a captured graph, whose memory is all `ours`; raises `NotLiftable`."""
     count = ctypes.c_size_t()
     driver.call("cuGraphGetNodes", Handle(graph), None, ctypes.byref(count))
     handles = (Handle * count.value)()
@@ -175,8 +172,7 @@ def _launch(handle: Handle, image_of: ImageOf) -> KernelLaunch:
 def _is_foreign(argument: bytes, ours: Callable[[int], bool]) -> bool:
     """Return whether an argument is the address of memory that CUDA knows and that does not go along.
 
-    What lies at that address in another process is somebody else's. Structures are not looked into: their padding may
-    hold anything.
+    Structures are not looked into: their padding may hold anything.
     """
     if len(argument) != _POINTER_BYTES:
         return False

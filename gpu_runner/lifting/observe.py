@@ -135,11 +135,7 @@ class Observer:
 
 
 class _Subject:
-    """A module with the values that it is called with.
-
-    `state` are the tensors that its calls change, `weights` its others. `strides` are those of the reference's outputs
-    where they are known.
-    """
+    """A module with its values, the `state` that calls change, its `weights`, the reference's output `strides`."""
 
     def __init__(
         self, request: ObserveRequest, workload: Workload, signature: Signature, allocator: WindowAllocator
@@ -195,10 +191,7 @@ class _Subject:
 
 
 def _made_here(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the call with the GPU as torch's default device.
-
-    What is made on the host and brought over, such as a module that is built within the call, cannot be captured.
-    """
+    """Return the call with the GPU as torch's default device: what is brought over from the host cannot be captured."""
 
     def made_here(*values: Any) -> Any:
         with torch.device("cuda"):
@@ -212,8 +205,8 @@ def own_output(
 ) -> torch.Tensor:
     """Return an output in memory of its own, dense, so that a view or a result that was kept is paid for.
 
-    `before` are the blocks that were there before the call. The order of dimensions may be that of `stride`, the
-    reference's; the reference itself is free to choose it (`any_order`).
+    `before` are the blocks that were there before the call. Dimensions may be in the order of the reference's `stride`,
+    the reference's own in `any_order`.
     """
     output = output.resolve_conj().resolve_neg()
     if output.numel() and output.untyped_storage().data_ptr() in before:

@@ -19,10 +19,7 @@ GAP = 512
 
 @dataclass(frozen=True, slots=True)
 class TensorPlace:
-    """A tensor in a window. `stride` is in elements, `dtype` torch's name without the prefix.
-
-    `last` says that its last element is the last one of its block of memory, and that nothing behind it is written to.
-    """
+    """A tensor in a window, `stride` in elements; `last` if nothing in its block lies behind or is written there."""
 
     address: int
     shape: tuple[int, ...]
@@ -57,9 +54,8 @@ class TensorPlace:
 class Program:
     """One call of a module for one workload.
 
-    `inputs` are the tensors among the values that it is called with, in order, `outputs` what it returns. By key of the
-    `state_dict`, `state` are its buffers that a call may change, `weights` its other large tensors. `scratch` are
-    addresses of chunks that hold nothing before a call; outputs may be among them.
+    By key of the `state_dict`, `state` are its buffers that a call may change, `weights` its other large tensors.
+    `scratch` are addresses of chunks that hold nothing before a call; outputs may be among them.
     """
 
     workload: str
@@ -76,7 +72,7 @@ class Program:
 class Programs:
     """The programs of a task's workloads with their memory; `images` are the sizes of the compiled codes in bytes.
 
-    With it go file descriptors: a file of the images, one after another, and then the memory of each chunk.
+    With it go descriptors: a file of the images, one after another, and then the memory of each chunk.
     """
 
     programs: tuple[Program, ...]

@@ -22,10 +22,7 @@ class Refused(RuntimeError):
 
 
 class Codes:
-    """Loaded codes, each once: where the same code lies twice, one of the two is slower when it is fetched anew.
-
-    Codes are the same that differ in what debuggers read of them, such as the folder of their source.
-    """
+    """Loaded codes, each once: of two copies, one would be slower when fetched anew. Debuggers' parts do not count."""
 
     def __init__(self) -> None:
         self._loaded: dict[bytes, tuple[Module, int]] = {}
@@ -85,8 +82,7 @@ class Lifted:
     def share(self, other: Lifted) -> None:
         """Put both modules' inputs, outputs and weights into the same memory, as far as they are alike.
 
-        Where data lie in memory makes a difference of up to a percent, which must not tell the two apart. Inputs and
-        outputs are written anew before each call of either, weights are the same.
+        Where data lie makes a difference of up to a percent, which must not tell the two apart.
         """
         for workload, mine in self.programs.items():
             theirs = other.programs[workload]
@@ -102,11 +98,7 @@ class Lifted:
                     self._window.share(number, other._window, its_number)
 
     def share_scratch(self, other: Lifted) -> None:
-        """Put this module's scratch into that of the other one, which is trusted, for chunks of the same size.
-
-        Where scratch lies makes a difference, too. What the other one leaves there is of inputs that nobody asks for
-        again.
-        """
+        """Put this module's scratch into that of the other one, which is trusted: where it lies matters, too."""
         for workload, mine in self.programs.items():
             theirs = other.programs[workload]
             free = [n for n in map(other._window.chunk_at, other._own_scratch(theirs)) if n is not None]

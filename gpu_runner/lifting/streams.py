@@ -52,10 +52,7 @@ def _libraries() -> set[str]:
 
 
 def foreign() -> list[str]:
-    """Return the libraries in this process that belong neither to the system nor to Python and what is installed there.
-
-    Those know about streams; what a module has built need not.
-    """
+    """Return the libraries in this process that a module brought: neither the system's nor installed in Python."""
     known = ("/usr/", "/lib", f"{sys.prefix}/", f"{sys.base_prefix}/", f"{Path(torch.__file__).parents[1]}/")
     return sorted(path for path in _libraries() if not path.startswith(known))
 

@@ -128,10 +128,7 @@ class Window:
         return position if inside else None
 
     def share(self, number: int, other: Window, its: int) -> bool:
-        """Put another window's memory in the place of a chunk, for both to see; False where sizes differ.
-
-        Either may let go of it first. Contents of the chunk are lost.
-        """
+        """Put another window's memory in the place of a chunk, whose contents are lost; False where sizes differ."""
         chunk = self.chunks[number]
         if other.chunks[its].size != chunk.size:
             return False
@@ -158,10 +155,7 @@ class Window:
         return found
 
     def clear(self) -> None:
-        """Unmap everything and let go of it; no kernel that uses it may be running.
-
-        A context that a kernel broke has nothing left to unmap: the window counts as empty in any case.
-        """
+        """Unmap everything, whether or not a broken context still can; no kernel that uses it may be running."""
         for chunk, handle in zip(self.chunks, self._handles, strict=True):
             driver.status("cuMemUnmap", ctypes.c_uint64(self.base + chunk.offset), ctypes.c_size_t(chunk.size))
             driver.status("cuMemRelease", handle)

@@ -37,11 +37,7 @@ _ERRORS: dict[str, type[ForewarpError]] = {
 
 
 class RemoteExecutor:
-    """Implements `protocols.Executor` over a link. A job whose machine is lost is done again elsewhere, up to `TRIES`.
-
-    Only the answer that is returned here is ever recorded: one that arrives after its job was given up has nobody who
-    waits for it.
-    """
+    """Implements `protocols.Executor` over a link; a job whose machine is lost is done again, up to `TRIES` times."""
 
     def __init__(
         self,
@@ -55,9 +51,8 @@ class RemoteExecutor:
     ) -> None:
         """Connect and open the device at once; raises `DeviceError` where that fails.
 
-        `opening` is the body of the request `open`, `where` names the far end in messages, and `cache` is the folder
-        that keeps artefacts. A far end that was there once is looked for during `patience_s` seconds after its loss.
-        `advise` turns what went wrong into what to do about it; "" where it does not know.
+        `opening` is the body of the request `open`, `where` names the far end in messages. One that is lost is looked
+        for during `patience_s` seconds. `advise` turns what went wrong into what to do about it, or "".
         """
         self._connect, self._opening, self._where = connect, dict(opening), where
         self._patience_s, self._advise = patience_s, advise
@@ -167,10 +162,7 @@ class RemoteExecutor:
     def _ask(
         self, verb: str, body: Mapping[str, Any], blobs: Sequence[bytes] = (), *, lost: list[float] | None = None
     ) -> Frame:
-        """Return the answer to a request, which is repeated if its machine or connection is lost.
-
-        Each such loss adds its seconds, from sending the request on, to `lost`.
-        """
+        """Return the answer to a request, repeated after each loss, the seconds of which are added to `lost`."""
         lost = [] if lost is None else lost
         pause, why = 0.0, ""
         for _ in range(TRIES):
@@ -229,7 +221,6 @@ class RemoteExecutor:
         raise LinkLost("closed")
 
     def _open(self, link: Link) -> dict[str, Any]:
-        """Open the device at the far end, and check that it is the same as before."""
         answer = link.submit("open", self._opening).result().head
         if "error" in answer:
             raise self._error(answer["error"])
@@ -243,13 +234,11 @@ class RemoteExecutor:
         return opened
 
     def _error(self, error: Mapping[str, str]) -> ForewarpError:
-        """Return an error of the far end, with what to do about it there."""
         hint = self._advise(error["message"]) or error["hint"]
         return _ERRORS.get(error["code"], WorkerError)(error["message"], hint=hint)
 
 
 def _bare(task: Task) -> dict[str, Any]:
-    """Return the task without its seeds, which no measurement needs."""
     return serde.to_data(task.without_seeds())
 
 

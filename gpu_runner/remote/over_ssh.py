@@ -54,10 +54,7 @@ def open_remote(name: str, device: str, python: str | None) -> RemoteExecutor:
 
 
 def open_ssh(host: str, device: str, *, python: str | None = None, cache: Path | None = None) -> RemoteExecutor:
-    """Return the executor of a host, as ssh knows it, or of HOST:PORT; ssh's configuration gives user and keys.
-
-    `python` is the one there that has torch, python3 if left out. Raises `DeviceError` where no agent starts.
-    """
+    """Return the executor of HOST or HOST:PORT, as ssh knows it, with a `python` there that has torch."""
     where = destination(host)
     package = bootstrap.package()
     far = " ".join(shlex.quote(part) for part in bootstrap.command(python or "python3", package))
@@ -73,10 +70,7 @@ def open_ssh(host: str, device: str, *, python: str | None = None, cache: Path |
 
 
 def destination(host: str) -> list[str]:
-    """Return the arguments that lead ssh to HOST or HOST:PORT, an IPv6 address with a port in brackets.
-
-    Raises `UsageError` where no host is named.
-    """
+    """Return the arguments that lead ssh to HOST or HOST:PORT, an IPv6 address with a port in brackets."""
     named = re.fullmatch(r"(?P<host>[^:\[\]]+|(?:[^:@\[\]]+@)?\[[^\[\]]+\]):(?P<port>\d+)", host)
     bare = (named["host"] if named else host).replace("[", "").replace("]", "")
     if not bare or bare.startswith("-") or re.fullmatch(r":\d*", bare):

@@ -30,8 +30,7 @@ class _Page(ctypes.Structure):
 class Activity:
     """State of a process when it ended.
 
-    `reference_s` are the seconds that the reference has run in all. `out_of_reach` says that no candidate can have
-    ended the process: none has run in it, and none could send it a signal.
+    `reference_s` are the seconds that the reference has run. `out_of_reach`: no candidate can have ended the process.
     """
 
     in_reference: bool = False

@@ -39,10 +39,7 @@ class Layout:
 
     @classmethod
     def of(cls, signature: Signature, slots: int = SLOTS, offsets: int = 1) -> Layout:
-        """Lay out the buffers of a workload one after another, with a gap around each; `slots` sets of inputs.
-
-        Each output has room to begin at any of `offsets` places, `ALIGN` bytes apart.
-        """
+        """Lay out a workload's buffers with gaps; outputs may begin at any of `offsets` places, `ALIGN` bytes apart."""
         position = GAP
         gaps: list[tuple[int, int]] = [(0, GAP)]
 

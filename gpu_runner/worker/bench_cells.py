@@ -65,10 +65,7 @@ LEAST_SAMPLES = 9
 
 @dataclass(slots=True)
 class _Side:
-    """One arm: its kernel (None for the reference), its cell, and the memory that this shares with the judge.
-
-    `judged` are the outputs where the judge looks for them. Of a module, results are copied out of the cell.
-    """
+    """One arm: its kernel (None for the reference), its cell, their shared memory, and the `judged` outputs."""
 
     kernel: BuiltKernel | None
     descriptor: int
@@ -83,18 +80,16 @@ class _Side:
 
 
 class CellBench(Bench):
-    """Two cells, one arena each. On CUDA the arenas are device memory that the judge owns and lends by handle.
+    """Two cells, one arena each, of which only one runs; on CUDA the judge owns the device memory and lends it.
 
-    Only one arm's cell is ever let run, the other is stopped. `round_trip_s` is what a call of nothing takes, measured
-    on the anchor's cell of the workload on stage.
+    `round_trip_s` is what a call of nothing takes, measured on the anchor's cell of the workload on stage.
     """
 
     tier = "T1"
 
     def __init__(self, job: MeasureJob, confine: Callable[[], list[str]], *, cautious: bool) -> None:
-        """Fork the cells, then `confine` this process, before the first line of the task's code runs in it.
+        """Fork the cells, then `confine` this process; raises `Unprotected`, all before anybody's code has run.
 
-        Raises `Unprotected` before the first line of anybody's code has run.
         `cautious` leaves out what a driver does not bear.
         """
         super().__init__(job)
@@ -201,7 +196,6 @@ class CellBench(Bench):
         side.lent = True
 
     def _outputs(self, index: int, source: torch.Tensor, offset: int) -> list[torch.Tensor]:
-        """Return a workload's outputs where they lie at an offset."""
         starts = [start + offset * arena.ALIGN for start in self.layouts[index].outputs]
         return arena.views(source, starts, self.signatures[index].outputs)
 
@@ -214,8 +208,7 @@ class CellBench(Bench):
     def _draw_place(self, arm: Arm) -> int:
         """Draw where the next result of an arm goes, have the judge look there, and return the offset.
 
-        The cell learns it when its result is fetched: what was written in advance lies elsewhere. Native code writes
-        to the first place.
+        The cell learns it when its result is fetched: what was written in advance lies elsewhere.
         """
         side = self._sides[arm]
         if self._offsets == 1 or not side.is_module:
@@ -313,10 +306,7 @@ class CellBench(Bench):
     def _compared(
         self, problem: Problem, index: int, kernel: BuiltKernel | None, weights: Mapping[str, torch.Tensor]
     ) -> dict[str, torch.Tensor]:
-        """Return the buffers where a kernel leaves the reference's state, by name: all that its launch plan names.
-
-        They are those of the parameters; of a module, they are filled once its call has ended.
-        """
+        """Return the buffers of a kernel's parameters where it leaves the reference's state, by name."""
         states = _states(problem, weights)
         if kernel is None or (kernel.language == "python") != self._fetches:
             return {}
@@ -326,7 +316,6 @@ class CellBench(Bench):
         return {name: buffer for name, buffer in states.items() if name in taken}
 
     def _ready(self, cell: Cell, stage: Stage, slot: int) -> None:
-        """Make a module ready for a call, outside of what is timed."""
         if stage.prepares_calls:
             cell.ready(self.timeout, stage.seed_of(slot))
 
@@ -407,8 +396,8 @@ class CellBench(Bench):
     def _burst(self, stage: Stage, arm: Arm, slot: int) -> Callable[[], Sample]:
         """Run every slot once, each on inputs that it has not seen, and return the seconds of one call.
 
-        What the same burst takes with the least work in the calls' place is taken off; it was measured in the anchor's
-        cell. What that least work takes between two events is added, because others measure so.
+        What the same burst takes with the least work in the calls' place is taken off. What that least work takes
+        between two events is added, because others measure so.
         """
         for other in range(stage.slot_count):
             if other != slot:
@@ -445,11 +434,10 @@ class CellBench(Bench):
         return self.sample(stage, arm, slot, "warm")()[0]
 
     def burst(self, stage: Stage, arm: Arm, calls: int = 8) -> float:
-        """Return the seconds that each of several calls takes until its output is there, back to back.
+        """Return the seconds that each of several calls takes until its output is there, less round trips.
 
-        Nothing comes between the calls, and each one's output is asked for within the time. How many there are is drawn
-        at random, up to `calls`: the candidate cannot know which output is the last, and that one must be right (raises
-        `Mismatch`). Round trips are taken off. What asking for an output adds honestly, the anchor's burst shows.
+        How many there are is drawn at random: the candidate cannot know which output is the last, and that one must be
+        right (raises `Mismatch`). What asking for an output adds honestly, the anchor's burst shows.
         """
         last = stage.slot_count - 1
         count = max(2, calls - int.from_bytes(os.urandom(1)) % (calls // 2 + 1))
@@ -517,10 +505,9 @@ class Witness:
     """A second look at a candidate's times on one workload, from outside its process.
 
     Code in a cell may answer first and work later: in a thread, when its result is fetched, or once the judge looks
-    away. Or it works early, while it is made ready for a call whose inputs lie there already. Each question is asked
-    again before it counts, because a busy machine can make an honest candidate look odd once.
-
-    `copy_s` is what it takes to copy its result out: with modules that is part of every call. 0 for native code.
+    away. Or it works early, while it is made ready for a call. Each question is asked again before it counts, because a
+    busy machine can make an honest candidate look odd once. With modules, copying a result out takes `copy_s` of every
+    call.
     """
 
     def __init__(self, bench: CellBench, stage: Stage, *, copy_s: float) -> None:
@@ -608,8 +595,6 @@ def _states(problem: Problem, weights: Mapping[str, torch.Tensor]) -> dict[str, 
 
 
 class _Probe:
-    """Reader of the GPU's SM clock and state from the judge's own context."""
-
     def __init__(self) -> None:
         from forewarp.gpu_runner.worker.hold import Hold
 

@@ -49,10 +49,7 @@ WARM_S = 0.03
 
 
 class Launcher:
-    """The lasting parts of a launcher process: context, windows, stream hold, flush buffer, canary.
-
-    `lifted` are the programs of a job's arms; the reference's stay from job to job.
-    """
+    """Context, windows, hold, flush buffer and canary of a launcher process; `lifted` are the programs of its arms."""
 
     def __init__(self) -> None:
         torch.cuda.init()
@@ -66,10 +63,7 @@ class Launcher:
         _warm_up()
 
     def receive(self, request: LaunchRequest, descriptors: Sequence[int]) -> None:
-        """Take the programs that come with a request; raises `Refused` where one cannot be run here.
-
-        An arm that comes without a program keeps none, but for the anchor with `keep_anchor`.
-        """
+        """Take the programs of a request's arms, keeping none but the anchor's with `keep_anchor`; raises `Refused`."""
         arms, left = request.programs, list(descriptors)
         try:
             for arm, base in zip(("candidate", "anchor"), BASES, strict=True):
@@ -118,9 +112,8 @@ class Launcher:
 class LauncherBench(Bench):
     """Bench that launches candidate and anchor on one stream, behind a flush of the L2 cache.
 
-    Both arms are replayed as CUDA graphs where that is possible, so that neither is charged for the host's launch
-    time. The reference is a lifted program like the candidate, or, where it could not be lifted, called here.
-    The stream is held until all work of a sample is enqueued.
+    Both arms are replayed as CUDA graphs where that is possible, so that neither is charged for the host's launch time.
+    A reference that could not be lifted is called here.
     """
 
     tier = "T0"
@@ -265,7 +258,7 @@ class LauncherBench(Bench):
         """Return what one replay of a graph takes beyond a repeat within a graph, the same for both arms.
 
         By this much a chain's times are made those of single replays between two events, with which everybody else
-        measures. It is no part of any difference between the arms.
+        measures.
         """
         beyond: list[float] = []
         for arm in ("candidate", "anchor"):
@@ -424,5 +417,4 @@ def _with(values: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
 
 
 def _copied(guards: Guards, values: Sequence[Any]) -> list[Any]:
-    """Return the values with every tensor in a guarded buffer of its own."""
     return with_tensors(values, lambda value: guards.tensor(value.shape, value.dtype).copy_(value))

@@ -21,10 +21,7 @@ MOST_COPYING = 3.0
 
 
 class Readying(NamedTuple):
-    """Cost of making a cell ready for a call, outside of its time: seconds by the judge's clock, and of processors.
-
-    Busy neighbours add to the first, now and then a lot; what work in other processes takes is only in it.
-    """
+    """Seconds of making a cell ready for a call: by the clock, to which busy neighbours add, and of processors."""
 
     wall_s: float
     processor_s: float
@@ -33,10 +30,9 @@ class Readying(NamedTuple):
 def works_early(candidate: Sequence[Readying], anchor: Sequence[Readying]) -> str:
     """Return what to flag where making a candidate ready for its calls cost much more than the anchor's; "" elsewhere.
 
-    The quartiles are looked at, because work that fewer calls are spared buys nothing. Of processor time, which busy
-    neighbours hardly change, any of them counts. The judge's clock tells of work in other processes, too, but must say
-    so at all three. Half of the anchor's calls may be controls, which no draw of inputs comes before and which are
-    ready sooner: of all its calls, an eighth stands for a quarter.
+    Of processor time, which busy neighbours hardly change, any quartile counts. The judge's clock tells of work in
+    other processes, too, but must say so at all three. Half of the anchor's calls may be controls, which are ready
+    sooner: an eighth of its calls stands for a quarter.
     """
     if not candidate or not anchor:
         return ""
@@ -65,12 +61,10 @@ def _quantile(values: Sequence[float], share: float) -> float:
 class Copy:
     """Seconds that copying a result out of a module's cell takes, which are no part of the call.
 
-    That is seen where the anchor's results are fetched: there it takes longer than in the judge, which has its buffers
-    in the cache. An anchor can be a candidate, too, so that the judge's own copy bounds it.
+    Seen where the anchor's results are fetched, and bounded by the judge's own copy: an anchor can be a candidate, too.
     """
 
     def __init__(self, judges_s: float) -> None:
-        """`judges_s` are the seconds of the judge's own copy."""
         self.judges_s = judges_s
         self._seen: deque[float] = deque(maxlen=FETCHES)
 

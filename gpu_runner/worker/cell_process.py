@@ -53,9 +53,8 @@ Loader = Callable[[int, bytes], Runner]
 class Mailbox:
     """One page of memory that judge and cell share: for commands that must not wait for the kernel to wake somebody.
 
-    `arena.memfd` makes it, each side maps it for itself after the fork. Each side writes words of its own, as a whole,
-    and reads the other's. The cell's side is under the candidate's hand: the judge reads a number from it and believes
-    nothing but that its command was answered.
+    Each side maps it after the fork, writes words of its own, as a whole, and reads the other's. The judge believes
+    nothing in it but that its command was answered.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -112,8 +111,7 @@ def live(
 ) -> None:
     """Confine the forked cell and serve commands; never returns.
 
-    `cores` are those to run on, none for any. `output` takes the place of standard output and error; the protections in
-    force go to `telling`.
+    `output` takes the place of standard output and error; the protections in force go to `telling`.
     """
     with contextlib.suppress(OSError):
         os.setsid()
@@ -213,7 +211,6 @@ class Spinning(Blocking):
 
 
 def _serve(line: Blocking, loader: Loader) -> None:
-    """Do what the judge asks for until it goes away."""
     runner: Runner | None = None
     module: ModuleRunner | None = None
     spread = wake = spreading()
@@ -250,10 +247,7 @@ def _serve(line: Blocking, loader: Loader) -> None:
 
 
 def _waker() -> Callable[[], None] | None:
-    """Return a function that has the GPU do a little for this process; None where it uses none.
-
-    The first work of a process after another's costs tens of microseconds: its context has to be switched in.
-    """
+    """Return a function that has the GPU switch to this process's context, before its call; None where it uses none."""
     if not torch.cuda.is_initialized():
         return None
     scratch, synchronize = torch.zeros(1, device="cuda"), torch.cuda.synchronize

@@ -42,10 +42,7 @@ _F_SETPIPE_SZ = 1031
 
 
 class CellFailed(Exception):
-    """The code in the cell raised, died, hung or took too much memory; `status` is the measurement's.
-
-    `cell` is the name of the cell where a call of it ended so.
-    """
+    """The code in the cell called `cell` raised, died, hung or took too much memory; `status` is the measurement's."""
 
     def __init__(self, status: str, log: str) -> None:
         super().__init__(log)
@@ -115,10 +112,8 @@ class Cell:
     ) -> None:
         """Fork the cell.
 
-        `confinement` says how it is confined; it gets a folder, the descriptors of a cell beside those to keep, and a
-        process namespace if that is asked for and to be had. `memory` bounds the resident bytes of the cell and all it
-        starts. `cores` are those to run on, none for any. What its calls take counts as the reference's with
-        `runs_reference`. `siblings` are this process's other children.
+        `confinement` gets a folder, a cell's descriptors, and a process namespace if that is asked for and to be had.
+        `memory` bounds the resident bytes of the cell and all it starts. `siblings` are this process's other children.
         """
         self.name, self.spins, self._runs_reference = name, spins, runs_reference
         ours, theirs = socket.socketpair()
@@ -168,10 +163,7 @@ class Cell:
         return self.call(inside.DELIVER, timeout, offset * (LAST + 1) + slot)
 
     def call(self, command: int, timeout: float, slot: int = 0, message: bytes = b"") -> float:
-        """Send a command of `cell_process` and return the seconds until its answer, by this process's clock.
-
-        Raises `CellFailed`.
-        """
+        """Send a command of `cell_process`; return the seconds until its answer. Raises `CellFailed`."""
         noted = activity.running_reference() if self._runs_reference else contextlib.nullcontext()
         try:
             with noted:

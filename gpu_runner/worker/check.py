@@ -131,14 +131,12 @@ class Expected:
     """The expected outputs of one set of inputs; built once, compared against often.
 
     `exact` comes from the oracle, whole or in stretches (see `Exact`), `reference` from the reference in its own
-    precision and numerics. `scales` are the least root mean squares that the absolute tolerance is taken relative to,
-    one per output: for inputs on which an output comes out unusually small. `sizes` are the numbers of elements of
-    inputs and weights, from which follows how many numbers an element of an output may be a sum of, `repeats` those of
-    inputs that occur more than once, which may make equal terms. `longest` is the most that a norm may be taken over.
+    precision. `scales` are the least root mean squares that the absolute tolerance is relative to. From the `sizes` of
+    inputs and weights follows how many numbers an element may be a sum of, from `repeats` how many equal ones; a norm
+    may be taken over `longest`.
 
-    `tf32` runs the reference in TF32. That is accepted with `allow_tf32`, and where the reference itself errs so.
-    `shaken` runs the oracle on inputs that are off by rounding: results that it moves, such as sums that cancel, may be
-    off by as much.
+    `tf32` runs the reference in TF32, accepted with `allow_tf32` and where the reference itself errs so. `shaken` runs
+    the oracle on inputs that are off by rounding: results may be off by as much as that moves them.
     """
 
     def __init__(
@@ -253,8 +251,7 @@ class Expected:
     def _accepted(self, outputs: Sequence[torch.Tensor]) -> list[float]:
         """Return the largest error of each output, by the widest of the rules that apply.
 
-        Where TF32 is accepted, that is also one that truncates: it shrinks every product by up to a thousandth, which
-        no rounding error of the reference covers.
+        Where TF32 is accepted, also one that truncates: it shrinks every product, which no rounding error covers.
         """
         worst = _worst(self.parts, outputs)
         if all(ratio <= 1.0 for ratio in worst):
@@ -276,10 +273,7 @@ class Expected:
         return self.reference_error() <= 1.0
 
     def reference_error(self) -> float:
-        """Return the reference's largest error as a share of the plain tolerance; infinite where not both are finite.
-
-        Integers that differ count as an infinite error.
-        """
+        """Return the reference's largest error as a share of the tolerance; infinite where integers differ."""
         return max(p.reference_error() for p in self.parts)
 
     @property
@@ -361,11 +355,10 @@ class _Integers(_Output):
 class _Floats(_Output):
     """An output of floats.
 
-    `coarse` is what the reference gives in a precision that is accepted, too. How the reference errs is seen in every
-    `every`-th stretch of the oracle's. `rounding` is by what share inputs may be off. `absolute` is the part of what is
-    allowed that all elements share, `rms_limit` the most that the root mean square of the errors may be. `spread` are
-    pairs of an error as a share of the plain tolerance and how many elements may err by more; empty where the reference
-    itself stays well within the tolerance. `full` says that the oracle's and the reference's elements need all bits of
+    `coarse` is what the reference gives in a precision that is accepted, too. The reference's errors are seen in every
+    `every`-th stretch. `absolute` is the part of what is allowed that all elements share, `rms_limit` the most that the
+    root mean square of the errors may be. `spread` are pairs of an error as a share of the plain tolerance and how many
+    elements may err by more; empty where the reference itself stays well within it. `full`: elements need all bits of
     fp32.
     """
 
@@ -402,8 +395,8 @@ class _Floats(_Output):
     def _look(self) -> list[float]:
         """Look at oracle and reference in every `every`-th stretch.
 
-        Return the number of elements, the sums of squares of the oracle's and of the reference's errors, how many are
-        not finite, the largest error, and the largest number in the other stretches.
+        Return the number of elements, sums of squares of oracle and reference's errors, how many are not finite, the
+        largest error, and the largest number in the other stretches.
         """
         total, overflowing = torch.zeros(6, dtype=torch.float64, device=self.reference.device), []
         for number, (part, stretch) in enumerate(self.exact()):
@@ -505,10 +498,7 @@ class _Floats(_Output):
     def _errors(
         self, output: torch.Tensor, oracle: Iterator[tuple[slice, torch.Tensor]]
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """Yield errors, what is allowed per element, and the plain tolerance, stretch by stretch of the oracle's.
-
-        The error is NaN or infinite where only one of output and oracle is finite.
-        """
+        """Yield errors (not finite where one side is not), what is allowed per element, and the plain tolerance."""
         for part, exact in oracle:
             plain = self._plain(exact)
             allowed = self._own(part, exact).mul_(REFERENCE_SHARE).add_(plain)
@@ -609,7 +599,6 @@ def stretches(exact: torch.Tensor) -> Exact:
 
 
 def _element(exact: Exact, position: int) -> Any:
-    """Return the oracle's element at a flat position."""
     return next(stretch[position - part.start].item() for part, stretch in exact() if position < part.stop)
 
 
@@ -648,10 +637,7 @@ def repeated(tensors: Sequence[torch.Tensor]) -> float:
 
 
 def _alike(exact: torch.Tensor) -> int:
-    """Return how often the value of a typical element occurs, zero aside; seen in the first elements.
-
-    A softmax of equal numbers is the usual case: each of its results has the sum of as many equal terms in it.
-    """
+    """Return how often the value of a typical element occurs, as the sum of equal terms in a softmax; zeros aside."""
     seen = exact[:_SEEN].float()
     counts = torch.unique(seen[seen != 0], return_counts=True)[1].sort(descending=True).values
     median = int((2 * counts.cumsum(0) < seen.numel()).sum())

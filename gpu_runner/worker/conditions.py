@@ -38,10 +38,7 @@ class Conditions:
             self._nvml = pynvml
 
     def read(self) -> dict[str, float]:
-        """Return what is known of the device now.
-
-        `temperature_c`, `power_w`, `sm_hz`, `memory_hz`, `throttle_bits` and `other_processes`.
-        """
+        """Return what is known of the device now, by the names below."""
         if self._nvml is None:
             return {}
         nvml, handle = self._nvml, self._handle
@@ -68,8 +65,7 @@ class Conditions:
 def processors() -> dict[str, float]:
     """Return what others have used so far of the processors that this process may use: that slows one arm only.
 
-    Seconds, to within a hundredth: `others_s` of processors, hypervisor included, and `clock_s`, both left out where
-    /proc is hidden; `summary` makes `other_processors` of two readings. `processors` is how many may be used.
+    Seconds, to within a hundredth, for `summary`: `others_s` of processors, hypervisor included, and `clock_s`.
     """
     allowed = os.sched_getaffinity(0)
     found = {"processors": float(len(allowed))}
@@ -106,10 +102,7 @@ def throttling(bits: float) -> list[str]:
 
 
 def summary(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """Merge two readings: the later one, `temperature_c_before`, every throttle reason and the most other users.
-
-    `other_processors` is how many processors others kept busy in between, on average.
-    """
+    """Merge two readings: the later one, `temperature_c_before`, all throttle reasons, `other_processors` kept busy."""
     if not after:
         return {}
     merged = dict(after)

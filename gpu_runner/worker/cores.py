@@ -12,11 +12,7 @@ from pathlib import Path
 
 
 def divide() -> tuple[frozenset[int], frozenset[int]]:
-    """Return the judge's cores, one physical core with all its threads, and those left for cells.
-
-    Cells share theirs, because only one of them works at a time. Both are all that this process may use where that
-    leaves nothing.
-    """
+    """Return the judge's cores, one physical core, and those that cells share; all for both where none is left."""
     allowed = frozenset(os.sched_getaffinity(0))
     judge = _siblings(max(allowed)) & allowed
     rest = allowed - judge
@@ -26,9 +22,8 @@ def divide() -> tuple[frozenset[int], frozenset[int]]:
 def spreading() -> Callable[[], None]:
     """Return a function that binds each thread of this process to a processor of its own, as OMP_PROC_BIND does.
 
-    Left alone, threads that wake after their process was stopped may share one processor, with others idle, for the
-    whole of a call: every fifth took twice as long, and not equally often for both arms. Threads that are bound already
-    stay where they are, and one that is alone is free: what it starts in its calls would have to share its processor.
+    Left alone, threads that wake after a stop may share one processor for the whole of a call: every fifth took twice
+    as long, and not equally often for both arms. A thread that is alone is free: what it starts would have to share.
     """
     allowed = sorted(os.sched_getaffinity(0))
     first, others = allowed[0], allowed[1:]

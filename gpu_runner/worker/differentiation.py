@@ -13,11 +13,10 @@ from forewarp.gpu_runner.worker.nest import NestBuilder, leaves, storage_of
 
 
 def find(model: torch.nn.Module, build: NestBuilder | None, values: Sequence[Any]) -> tuple[Backward, list[int | str]]:
-    """Run a reference forward and backward once, and return which gradients there are, and what they depend on.
+    """Run a reference forward and backward once; return which gradients there are, and what they depend on.
 
-    They are with respect to the inputs that require theirs, or, where none does, to all of floating point, and to
-    parameters; those on which no output depends are left out. What gradients depend on, by position or name, is known
-    as far as they have gradients themselves. Raises ValueError where there are none.
+    They are with respect to parameters and to the inputs that require theirs, or, where none does, to all of floating
+    point; those on which no output depends are left out. Raises ValueError where there are none.
     """
     tensors = [v for v in values if isinstance(v, torch.Tensor)]
     floats = [i for i, t in enumerate(tensors) if t.is_floating_point() or t.is_complex()]
@@ -61,10 +60,9 @@ def draw(backward: Backward, device: str) -> list[torch.Tensor]:
 def differentiate(
     model: torch.nn.Module, build: NestBuilder | None, backward: Backward, *, results: bool
 ) -> torch.nn.Module:
-    """Make a module's calls take values and upstream gradients and return gradients; returns the module.
+    """Make a module's calls take values and upstream gradients, and return gradients, behind `results` if asked for.
 
-    With `results`, forward's come first. The module gets a class of its own, so that parameters keep their names, and
-    copies of it are whole. `build` makes the nest that forward takes of the values.
+    The module gets a class of its own, so that parameters keep their names, and copies of it are whole.
     """
     kind: Any = type(model)
     replaced = vars(model).pop("forward", None)  # by a compiled one, for example
@@ -113,5 +111,4 @@ def _requiring(values: Sequence[Any], positions: Sequence[int]) -> tuple[list[An
 
 
 def _results(result: Any) -> list[Any]:
-    """Return the tensors and numbers of forward's result, as outputs are counted."""
     return [leaf for leaf in leaves(result) if leaf is not None]

@@ -15,7 +15,7 @@ from forewarp.gpu_runner.compilers.extension import settings
 def install(artefact: str, manifest: Mapping[str, Any]) -> None:
     """Let `load` and `load_inline` take from `artefact` what `manifest` lists; call before the module is imported.
 
-    What it does not list is built by torch, there and then. What it lists as refused raises RuntimeError, as in torch.
+    What it does not list is built by torch. What it lists as refused raises RuntimeError, as in torch.
     """
     settings.use_folder(Path(tempfile.gettempdir()))
     if not artefact or not manifest.get("extensions"):

@@ -32,10 +32,7 @@ class Guards:
             self._bands.append((name, piece))
 
     def tensor(self, shape: Sequence[int], dtype: torch.dtype, name: str = "a buffer") -> torch.Tensor:
-        """Return an uninitialised contiguous tensor between two bands, which live as long as these guards.
-
-        It is aligned to 256 bytes; the band behind it begins right at its last byte.
-        """
+        """Return an uninitialised contiguous tensor between two bands, aligned to 256 bytes."""
         size = math.prod(shape) * dtype.itemsize
         block = torch.empty(size + 2 * BAND + ALIGN, dtype=torch.uint8, device=self.device)
         start = BAND + -(block.data_ptr() + BAND) % ALIGN

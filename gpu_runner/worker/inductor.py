@@ -50,10 +50,9 @@ class _Stop(Exception):
 
 
 def make_seeds(job: SeedsJob) -> dict[str, list[Candidate]] | TaskFailure:
-    """Return modules that Inductor makes of a job's reference, the first of which was run, under "candidates".
+    """Return modules that Inductor makes of a job's reference, the first of which was run, or the reason why not.
 
-    That is the one of generated code, if there is one, else the one that compiles when it is called. Where Inductor
-    cannot compile the reference at all, or the reference itself fails, the answer has the reason.
+    First come those of generated code, last the one that compiles when it is called.
     """
     try:
         with running_reference("the reference"):
@@ -83,10 +82,7 @@ def make_seeds(job: SeedsJob) -> dict[str, list[Candidate]] | TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """A way to another code for the same reference.
-
-    Products of fp32 matrices from parts, rows of reductions shared by several `blocks`, and Inductor's options.
-    """
+    """A way to other code: products of fp32 matrices from parts, several `blocks` to a row, or Inductor's options."""
 
     note: str = ""
     products: bool = False
@@ -95,8 +91,6 @@ class Rewriting:
 
 
 class _Trial:
-    """A reference with the inputs that code is generated for, and its own results on them."""
-
     def __init__(self, job: SeedsJob) -> None:
         self._kind: DeviceKind = job.device
         self._reference = job.task.reference
@@ -176,10 +170,7 @@ class _Trial:
         )
 
     def _code(self, model: torch.nn.Module, rewriting: Rewriting) -> tuple[str, list[str], dict[str, dict[str, int]]]:
-        """Return Inductor's code, the sources of its arguments, and its Triton kernels' configurations.
-
-        On a GPU, the code is run for these. On a CPU, all stops once it is generated.
-        """
+        """Return Inductor's code, the sources of its arguments, and its kernels' configurations, run on a GPU."""
         from torch._inductor import config
         from torch._inductor.codecache import PyCodeCache
         from torch._inductor.compile_fx import compile_fx
@@ -234,9 +225,9 @@ class _Trial:
         return codes[0], sources, _configurations(modules) if self._kind == "cuda" else {}
 
     def check(self, made: Candidate, *, generated: bool) -> None:
-        """Run a module once, by its defaults.
+        """Run a module once, by its defaults; raises what it raises, and `Unfit` where it is not the reference.
 
-        Raises what it raises, and `Unfit` where its results are others, or `generated` code is not what made them.
+        A `generated` one must have run the generated code.
         """
         module = import_text(candidates.with_chosen(made).source)
         model = self._problem.bind(module, self._kind, self._problem.model(self._kind).state_dict())
@@ -300,7 +291,6 @@ def _described(value: Any) -> str:
 
 
 def _result(result: Any) -> str:
-    """Return the expression of forward's result over the tuple `outputs`."""
     if isinstance(result, torch.Tensor):
         return "outputs[0]"
     if type(result) in (tuple, list) and all(isinstance(r, torch.Tensor) for r in result):

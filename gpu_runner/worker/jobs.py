@@ -188,10 +188,7 @@ def _judge(job: MeasureJob, answer: Channel, *, contained: bool) -> None:
 
 
 def observe(job: ObserverJob, answer: Channel) -> None:
-    """Open the device, confined, and wait for a module; answer with the device programs that it comes to.
-
-    This much is done before anything is known of the module, so that it is not paid for when one comes.
-    """
+    """Open the device, confined, ahead of any module; answer with the device programs that the one that comes is."""
     guards = confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=[job.builds])
     import torch
 
@@ -220,10 +217,10 @@ def observe(job: ObserverJob, answer: Channel) -> None:
 
 
 def launcher(job: LauncherJob, answer: Channel) -> None:
-    """Judge one device-only candidate after another until none came for a while, or the device is broken.
+    """Judge one device-only candidate of a task after another until none comes for a while, or the device is broken.
 
-    No host code of a candidate ever runs here, but the task's does: it is confined from the start, and all candidates
-    are of one task. Each request begins with a canary, a kernel whose result is known.
+    No host code of a candidate ever runs here, but the task's does: it is confined from the start. Each request begins
+    with a canary, a kernel whose result is known.
     """
     activity.begin(job.log)
     guards = confine_task(job_folder(job), "cuda", keep={answer.descriptor}, reads=[job.builds])

@@ -76,10 +76,7 @@ def load(reference: str, files: Mapping[str, str], workload: Workload, weight_se
 
 @dataclass(frozen=True, slots=True)
 class KernelBotProblem(Problem):
-    """A KernelBot reference with the arguments of one test or benchmark.
-
-    The values of a slot are the tensors and numbers of the data in order of appearance.
-    """
+    """A KernelBot reference with the arguments of one benchmark; a slot's values are the data's tensors and numbers."""
 
     device: str = "cpu"
 
@@ -107,11 +104,7 @@ class KernelBotProblem(Problem):
         return values, build
 
     def _drawn(self, generate: Callable[..., Any], arguments: Mapping[str, Any], seed: int) -> Any:
-        """Return the data of a seed, drawn with the GPU as torch's default device where the task allows that.
-
-        What is sampled on the host and brought over takes seconds, at every draw. A task with a generator of the host's
-        refuses; it is called as it is.
-        """
+        """Return the data of a seed, drawn on the GPU unless the task's own generator refuses."""
         where = self.known.setdefault("drawn on", self.device)
         torch.manual_seed(seed)
         random.seed(seed)
@@ -207,11 +200,8 @@ def _text(reason: Any) -> str:
 def retarget(source: str, filename: str, device: str) -> ast.Module:
     """Parse `source` and put `device` in the place of "cuda"; raises SyntaxError.
 
-    A change of the text costs nothing when the code runs, where a mode that looks at each call would slow the reference
-    and make every candidate look better.
-
-    The strings "cuda" and "cuda:0" become the device's name, `x.cuda()` becomes `x.to(device)`, and functions of
-    `torch.cuda` become those of the same name in `torch.<device>`, where it has one. On "cuda" nothing is changed.
+    Strings such as "cuda:0" become the device's name, `x.cuda()` becomes `x.to(device)`, and functions of `torch.cuda`
+    those of `torch.<device>`. A mode that looks at each call would slow the reference.
     """
     tree = ast.parse(source, filename)
     return tree if device == "cuda" else ast.fix_missing_locations(_Retarget(device).visit(tree))

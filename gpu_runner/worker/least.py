@@ -40,10 +40,7 @@ def missing(in_force: Collection[str]) -> tuple[str, ...]:
 
 
 def require(in_force: Collection[str]) -> list[str]:
-    """Return the protections in force; of those of the least that are not, too, where the user insists.
-
-    Raises `Unprotected`.
-    """
+    """Return the protections in force, with those that are not where the user insists, or raise `Unprotected`."""
     lacks = missing(in_force)
     if lacks and os.environ.get(INSIST) != "1":
         raise Unprotected(in_force)

@@ -116,8 +116,7 @@ def _remain(user: int, group: int) -> None:
 def become_nobody(folders: Sequence[str], reads: Sequence[str]) -> None:
     """Change to the user nobody, who gets `folders`; raises OSError where this is no superuser.
 
-    Where Python's own files, the way to `folders`, or `reads` are not for everybody's eyes, the right to read files is
-    kept.
+    Where Python's files, the way to `folders`, or `reads` are not for everybody, the right to read files is kept.
     """
     if os.geteuid() != 0:
         raise OSError("not root")
@@ -149,10 +148,7 @@ def _set_capabilities(mask: int) -> None:
 
 
 def drop_capabilities(*, reading: bool) -> None:
-    """Give up every capability for good, but that of reading files where `become_nobody` kept it.
-
-    Raises OSError if any other is left.
-    """
+    """Give up every capability for good, but that of reading files where `become_nobody` kept it; raises OSError."""
     with contextlib.suppress(OSError):
         for capability in range(_CAP_LAST):
             prctl(_PR_CAPBSET_DROP, capability)
@@ -193,10 +189,9 @@ SIGNALS_SINCE = 6
 
 
 def restrict_files(writable: Sequence[str], readable: Sequence[str] | None = None, *, signals: bool = False) -> None:
-    """Leave writable, and also readable, only `writable`; where `readable` is given, readable only that beside it.
+    """Leave writable only `writable`, and readable only that and `readable`, if given; raises OSError.
 
     Also refuses TCP, abstract sockets and, unless `signals`, signals that reach outside, where the kernel knows how.
-    Raises OSError.
     """
     abi = landlock_version()
     writes = _WRITES_BY_ABI[min(abi, 5)]
@@ -214,10 +209,7 @@ def restrict_files(writable: Sequence[str], readable: Sequence[str] | None = Non
 
 
 def restrict_signals() -> None:
-    """Refuse signals to processes that are not started from here on; raises OSError where the kernel cannot.
-
-    Mounts are refused from then on, too.
-    """
+    """Refuse signals to earlier processes, and mounts, from here on; raises OSError where the kernel cannot."""
     abi = landlock_version()
     if abi < SIGNALS_SINCE:
         raise OSError("this kernel's Landlock does not know signals")
@@ -420,9 +412,8 @@ class _Filter(ctypes.Structure):
 def filter_calls(*, count_memory: bool, stoppable: bool = False) -> None:
     """Filter this process's system calls from now on; needs no-new-privileges. Raises OSError where it cannot.
 
-    `count_memory` also refuses what CUDA needs: sockets, and anonymous files and System V segments, whose memory no
-    limit counts.
-    `stoppable` keeps all that this process starts in its process group, and from going on by itself once it is stopped.
+    `count_memory` also refuses what CUDA needs: sockets, and memory that no limit counts. `stoppable` keeps all that
+    this process starts in its process group, and from going on by itself once it is stopped.
     """
     steps = filter_program(platform.machine(), count_memory=count_memory, stoppable=stoppable)
     described = _Filter(len(steps) // 8, steps)

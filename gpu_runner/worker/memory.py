@@ -1,7 +1,6 @@
-"""The memory that measuring a workload takes, reckoned from its signature before anything is allocated.
+"""The memory that measuring a workload surely takes, reckoned from its signature before anything is allocated.
 
-Counted is what is surely allocated: buffers, copies of inputs and weights, expected values, results, one intermediate
-tensor as large as the outputs. What a reference or candidate allocates beyond that is not known.
+What a reference or candidate allocates beyond one intermediate tensor as large as the outputs is not known.
 """
 
 from __future__ import annotations
@@ -154,7 +153,6 @@ class HostMemory:
     """Main memory that can be had, by the kernel and the control groups; found once, looked at often."""
 
     def __init__(self, root: Path = Path("/")) -> None:
-        """`root` is where /proc and /sys lie."""
         self._meminfo = root / "proc/meminfo"
         whole = self._line("MemTotal:") or 0
         self._groups: list[tuple[Path, Path, Path]] = []

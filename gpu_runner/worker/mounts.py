@@ -29,9 +29,8 @@ def own_mounts(
 ) -> None:
     """Mount what only this process and its children see; raises OSError.
 
-    `size` makes `folder` a file system in memory, of at most so many bytes; 0 leaves it as it is. `processes` mounts a
-    /proc that shows the process namespace that this process is in. With `shown`, no file exists but `folder`, these
-    files and folders, and the symbolic `links` (where each lies, and its text) that lead to them.
+    `size` makes `folder` a file system in memory, of at most so many bytes. `processes` mounts a /proc of this
+    process's namespace. With `shown`, no file exists but `folder`, these, and the symbolic `links` to them, by place.
     """
     _own_namespace()
     if shown is not None:

@@ -23,9 +23,9 @@ _CONSTANTS = (
 def flatten(data: Any, *, strided: bool = True) -> tuple[list[Any], NestBuilder]:
     """Return the tensors and numbers of `data` in order of appearance, and how to build such a nest from values.
 
-    Tuples, lists and dicts are entered, and so are objects that hold tensors as attributes (dataclasses, modules), but
-    only for their tensors. A tensor appears once, contiguous: where its memory is dense in another order of its
-    dimensions, the value has that order and the nest gets a view. Numbers and all else come out as they were.
+    Tuples, lists and dicts are entered, and so are objects that hold tensors as attributes, but only for their tensors.
+    A tensor appears once, contiguous: where its memory is dense in another order of its dimensions, the value has that
+    order and the nest gets a view.
 
     Without `strided`, for results: values and nest have a tensor's own order, and numbers come from the values, too.
     """

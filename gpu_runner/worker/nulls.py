@@ -31,10 +31,7 @@ FP8_BITS = 3
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One set of input values with what is expected of them, and what the reference makes of them in its own dtype.
-
-    `seed` is what torch is seeded with before each call on them, where the reference draws random numbers.
-    """
+    """Input values, what is expected of them, what the reference makes of them, and the `seed` of each call."""
 
     case: str
     values: Sequence[Any]
@@ -161,8 +158,7 @@ class Examination:
     def _try(self, name: str, output: int | None, outputs_for: Outputs) -> NullResult | None:
         """Put a null to its cases; it passes if each lets it through.
 
-        What stands in for one output must fail on ordinary inputs, those that are timed. Coarse numbers may fail on
-        perturbed ones, which are there to tell them.
+        What stands in for one output must fail on ordinary inputs. Coarse numbers may fail on perturbed ones instead.
         """
         error, kernelbench, failed = math.nan, False, ""
         for draw in chain((self.first, self.second), self._perturbed() if output is None else ()):
@@ -306,8 +302,7 @@ class Examination:
     def _with_other(self, index: int, part: tuple[int, slice] | None = None) -> list[torch.Tensor] | None:
         """Return what the reference makes of another tensor of the inputs; None where none is known or it refuses.
 
-        It may be another draw's; one that is the same in each draw is changed. A `part` is a dimension and a range of
-        it; the rest stays.
+        A `part` is a dimension and a range of it to change; the rest stays.
         """
         values = list(self.first.values)
         place = [i for i, v in enumerate(values) if isinstance(v, torch.Tensor)][index]
@@ -338,15 +333,11 @@ def _alike(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor]) -> bool:
 
 
 def _halves(size: int) -> list[tuple[str, slice]]:
-    """Return the halves of a dimension by name; none of one that cannot be halved."""
     return [("first", slice(0, size // 2)), ("last", slice(size - size // 2, size))] if size > 1 else []
 
 
 def _altered(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return other values that a reference should take as well; None where none are known.
-
-    Integers stay those that were there, in another order: they may be indices.
-    """
+    """Return other values that a reference should take as well, integers in another order; None if unknown."""
     if tensor.dtype == torch.bool:
         return ~tensor
     if tensor.is_floating_point() or tensor.is_complex():
@@ -359,8 +350,7 @@ def _altered(tensor: torch.Tensor) -> torch.Tensor | None:
 def _follows_seeds(calls: AlikeCalls, values: Sequence[Any], *, marked: bool) -> bool:
     """Return whether outputs depend on torch's seed, and on nothing else that differs between calls.
 
-    Of operations that are `marked` as random it is enough that outputs differ: what they draw may be overwritten, as
-    initial weights are.
+    Of operations `marked` as random it is enough that outputs differ: what they draw may be overwritten.
     """
     found: list[list[torch.Tensor]] = []
     for calls.seed in (1, 1, 2):
@@ -380,7 +370,6 @@ def _numbers_of(model: torch.nn.Module) -> dict[str, Any]:
 
 
 def _instead(output: int, answer: Callable[[Draw, int], torch.Tensor | None], draw: Draw) -> list[torch.Tensor] | None:
-    """Return a draw's right outputs with one replaced."""
     made = answer(draw, output)
     return None if made is None else [made if i == output else o for i, o in enumerate(draw.outputs)]
 

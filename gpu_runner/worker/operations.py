@@ -68,9 +68,8 @@ class OperationMode(TorchDispatchMode):
 class Seen(OperationMode):
     """The operations that ran while this was entered.
 
-    `random` names those that drew random numbers, in the order seen; `statistics` are the tensors that batch
-    normalisations updated, of which their version counters tell nothing. With `sizes`, `operations` has what each of
-    them moves and computes.
+    `random` names those that drew random numbers; `statistics` are the tensors that batch normalisations updated, of
+    which version counters tell nothing. With `sizes`, `operations` has what each of them moves and computes.
     """
 
     def __init__(self, *, sizes: bool = False) -> None:
@@ -161,9 +160,8 @@ class Seen(OperationMode):
     def all_needed(self) -> bool:
         """True if no operation was seen that throws products away, sums them up or takes parts of them.
 
-        Of several products in a row, the order may be changed: only attention's two, with a softmax between, are kept
-        apart. A faster algorithm than the direct one (Strassen, Winograd) is not reckoned with: none is known to beat
-        the direct one's time at the full rate of tensor cores.
+        Of several products in a row, the order may be changed: only attention's two, with a softmax between, count.
+        Strassen and Winograd are not reckoned with: none is known to beat the direct one's time on tensor cores.
         """
         products = sum(self._times[name] for name in _PRODUCTS)
         return self._times.keys() <= _KEEPING and (products == 1 or (products == 2 and self._times["_softmax"] == 1))
@@ -239,10 +237,7 @@ def _arguments(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dic
 
 
 def _draws(given: Mapping[str, Any]) -> bool:
-    """Tell whether an operation that may draw random numbers does so with these arguments.
-
-    Attention is marked for the sake of its dropout, which is mostly 0.
-    """
+    """Tell whether an operation draws with these arguments: attention is marked for its dropout, which is mostly 0."""
     if any(given.get(switch) is False for switch in _SWITCHES):
         return False
     shares = [given[name] for name in _SHARES if isinstance(given.get(name), int | float)]
@@ -306,9 +301,9 @@ class Tf32(OperationMode):
 
 
 def run_in_tf32(model: torch.nn.Module, values: Sequence[Any], *, truncate: bool) -> Any:
-    """Return what a model makes of values where each fp32 product has operands of TF32; None where it has no product.
+    """Return what a model makes of values with operands of products in TF32; None where it has no fp32 product.
 
-    Tensor cores round to nearest or towards zero, as whoever loads their operands sees fit; sums are of fp32.
+    Tensor cores round to nearest or towards zero, as whoever loads their operands sees fit.
     """
     with numerics.without_tf32(), Tf32(truncate=truncate) as mode:
         result = copy.deepcopy(model)(*values)

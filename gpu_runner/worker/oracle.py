@@ -33,10 +33,9 @@ _ALIKE = 1e-9
 
 
 def oracle(model: torch.nn.Module, inputs: Sequence[Any]) -> tuple[list[torch.Tensor], str]:
-    """Return the expected outputs and how they were made: in fp64, else in the highest fp32 precision.
+    """Return the expected outputs and how they were made: in fp64, else in the highest fp32 precision, never TF32.
 
-    TF32 is off either way, and torch's settings come back at the end. The inputs stay as they are, even where the
-    reference writes to them.
+    The inputs stay as they are, even where the reference writes to them.
     """
     with numerics.without_tf32():
         try:
@@ -61,8 +60,8 @@ class WithWritten(torch.nn.Module):
 class AlikeCalls(torch.nn.Module):
     """A reference that does the same at each call: its state is put back, and torch seeded if there is a seed.
 
-    It returns the outputs, then those of the state's tensors that are named in `compared`. Made with `own_precision`,
-    it refuses to be converted to fp64, in which its random numbers would be others.
+    It returns the outputs, then the state's tensors in `compared`. With `own_precision` it refuses to be converted to
+    fp64, in which its random numbers would be others.
     """
 
     def __init__(
@@ -107,10 +106,8 @@ def expect(
     """Return what inputs call for and how the oracle was made; outputs first, then written inputs.
 
     Raises `ReferenceFailed` where the reference's outputs are not as `described`, or differ between two calls in shape.
-
-    The values stay as they are. The reference runs after the oracle, in its own numerics: as torch's defaults, or its
-    own file, have them. `allow_tf32` accepts products in TF32. With `pieces`, the oracle works on some rows of the
-    inputs at a time, each time that something is compared, where each row of the outputs depends on its own alone.
+    It runs after the oracle, in its own numerics. With `pieces`, the oracle works on some rows of the inputs at a time,
+    each time that something is compared, where rows do not depend on each other.
     """
     whole = WithWritten(model, written) if written else model
     inputs = tensors_of(values)
@@ -192,9 +189,8 @@ def expect_alike(
 ) -> tuple[Expected, str]:
     """Return what `expect` does, of a call with the state put back and torch seeded: of outputs, state, written inputs.
 
-    Where the reference draws random numbers, and in fp64 would draw others, it is its own oracle. A reference with a
-    state or random numbers is never run in `pieces`: fewer rows would leave another state, and draw other numbers.
-    Raises `ReferenceFailed`.
+    Where the reference draws random numbers, and in fp64 would draw others, it is its own oracle. With a state or
+    random numbers it is never run in `pieces`, which would change them. Raises `ReferenceFailed`.
     """
     given, plain = (values, tolerance, written, scales), not problem.state and not problem.random
     calls, once = model, seed if problem.random else None
@@ -212,10 +208,7 @@ def expect_alike(
 def exact_in_pieces(
     model: torch.nn.Module, values: Sequence[Any], reference: Sequence[torch.Tensor], piece_bytes: int
 ) -> list[Exact] | None:
-    """Return the oracle's outputs as `Expected` takes them, or None where rows depend on each other or fp64 fails.
-
-    `reference` are the outputs of the reference, the first dimension of each that of the largest input.
-    """
+    """Return the oracle's outputs as `Expected` takes them, or None where rows depend on each other or fp64 fails."""
     for cut in _cuts(values, reference):
         rows = values[cut[0]].shape[0]
         wide = sum(v.numel() * max(8, v.element_size()) for v in (*(values[i] for i in cut), *reference))
@@ -258,10 +251,7 @@ class _Pieces:
         )
 
     def exact(self, output: int, size: int, step: int, *, kept: bool) -> Exact:
-        """Return the elements of one output, which has `size` of them.
-
-        They are worked out anew each time they are asked for, or `kept` from the first time on.
-        """
+        """Return the elements of one output of this `size`: made anew each time, or `kept` from the first on."""
         row = size // self.rows
         known: list[torch.Tensor] = []
 

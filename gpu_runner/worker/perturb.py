@@ -38,11 +38,9 @@ class Perturbation:
     """A change of the float inputs.
 
     `integers` tells whether it is for references that return integers: not where elements that differed come out equal,
-    in the inputs or, where results underflow, on the way, because that leaves the order of equal elements open.
-    `signs` is true where it changes signs, `grows` where it makes values larger.
-    `only` is for the smallest workload, which gets each change by itself, or for those whose oracle is dear.
-    `most` is what the reference may err by at most, as a share of the tolerance: where its own rounding is made so much
-    larger, that of an honest candidate may be beyond what is allowed.
+    which leaves their order open. `signs` is true where it changes signs, `grows` where it makes values larger. `only`
+    is for the smallest workload, which gets each change by itself, or for those whose oracle is dear. `most` is what
+    the reference may err by, as a share of the tolerance: beyond, an honest candidate's rounding may not be allowed.
     """
 
     name: str
@@ -115,10 +113,9 @@ def cases(
 ) -> Iterator[tuple[str, list[Any], Expected]]:
     """Yield name, input values and expected outputs of each perturbation that means something to the reference.
 
-    With `telling`, only those that tell most, several changes in one. `draw` gives fresh input values, `expect` what
-    values call for, given the least scale of each output; `usual` is what an ordinary draw calls for, `module` holds
-    the reference's code. Left out are perturbations that the reference refuses, on which it is not finite although it
-    usually is, or is further from its own oracle than usual: on those it has no clear answer.
+    With `telling`, only those that tell most, several changes in one. `draw` gives fresh values, `expect` what values
+    call for, given the least scale of each output; `usual` is what an ordinary draw calls for. Left out are
+    perturbations that the reference refuses, or on which it is not finite or further from its oracle than usual.
     """
     scales = [_LEAST_SCALE * scale for scale in usual.scales]
     # A reference that computes in TF32 is never within the tolerance of fp32.
@@ -194,11 +191,10 @@ def fixed_zeros(values: Sequence[Any], draw: Callable[[], Sequence[Any]]) -> fro
 def applied(
     perturbation: Perturbation, values: Sequence[Any], *, keep_range: bool = False, zeros: Collection[int] = ()
 ) -> list[Any] | None:
-    """Return the input values with every float tensor changed; None where that leaves all of them as they were.
+    """Return the values with every float tensor changed; None where that leaves all as they were.
 
     With `keep_range`, a tensor drawn from [0, ∞) keeps its signs and one drawn from [0, 1] stays within it. Zeros of
-    the tensors at the places `zeros` stay, as below the diagonal of a triangular matrix, and symmetric matrices stay
-    such: a kernel for such matrices is right on no other.
+    the tensors at the places `zeros` stay, as in triangular matrices, and symmetric matrices stay such.
     """
     changed: list[Any] = []
     any_changed = False

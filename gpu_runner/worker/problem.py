@@ -29,7 +29,7 @@ class ReferenceFailed(Exception):
 def running_reference(doing: str) -> Generator[None]:
     """Raise whatever the reference raises as `ReferenceFailed` that says what it was doing; nothing else may run here.
 
-    An error of the device is left as it is where its context has had a candidate's code in it, too: such errors stick.
+    An error of the device is left as it is: a candidate's code may have left it there.
     """
     try:
         with activity.running_reference():
@@ -68,10 +68,9 @@ def import_text(source: str, name: str = "candidate_module") -> ModuleType:
 class Problem:
     """A loaded reference for one workload: here a KernelBench file, in `kernelbot` a KernelBot task.
 
-    The values of a slot are the tensors and numbers of `get_inputs()` in order of appearance (see `nest`). `state`,
-    `random` and `outputs` are what the workload's signature says of the reference, where a job has signatures. Where
-    `gradients` are asked for, the values of a slot end with the upstream gradients, and calls take the backward pass as
-    well, by the `backward` of the signature. `known` keeps what is found out once.
+    A slot's values are the tensors and numbers of `get_inputs()` in order (see `nest`), then upstream gradients where
+    `gradients` are asked for: calls then take the `backward` pass. `state`, `random` and `outputs` are the signature's,
+    where there is one. `known` keeps what is found out once.
     """
 
     module: ModuleType
@@ -105,8 +104,7 @@ class Problem:
     def inputs(self, seed: int, device: str) -> list[Any]:
         """Return freshly drawn values, tensors and numbers, that the model is called with.
 
-        Raises TypeError for inputs that cannot be handed to a kernel, ValueError if more than tensors' elements differs
-        between draws.
+        Raises TypeError for inputs no kernel can take, ValueError if more than tensors' elements differs between draws.
         """
         (first, build), backward = self._first(device), self.backward_on(device)  # which may draw numbers
         data = self._draw(seed, device)
@@ -145,10 +143,7 @@ class Problem:
         return self.known["first"]
 
     def backward_on(self, device: str) -> Backward | None:
-        """Return the backward pass where gradients are asked for: the signature's, else what the reference tells.
-
-        That takes one call on `device`, and finds what gradients depend on as well (`known`, "needed").
-        """
+        """Return the backward pass where gradients are asked for: the signature's, else as a call tells."""
         if self.backward is not None or not self.gradients:
             return self.backward
         if "backward" not in self.known:
@@ -168,8 +163,7 @@ class Problem:
     def bind(self, module: ModuleType, device: str, weights: Mapping[str, torch.Tensor]) -> Callable[..., Any]:
         """Return a candidate's module as a function of a slot's values; raises TypeError if it has no `ModelNew`.
 
-        `weights` are the reference's by `state_dict` key; a model with the same keys takes them, any other keeps what
-        `weight_seed` gives.
+        A model with the same keys takes the reference's `weights`, any other keeps what `weight_seed` gives.
         """
         if not hasattr(module, "ModelNew"):
             raise TypeError("the module defines no class ModelNew")
@@ -188,11 +182,7 @@ class Problem:
         return _init_inputs(self.module)
 
     def checker(self) -> Callable[[list[Any], list[torch.Tensor]], str] | None:
-        """Return the task's own check, or None where the oracle decides.
-
-        The check takes a slot's values as they were before the call, and the candidate's outputs; it changes neither.
-        It returns "" where all is well, else the task's message.
-        """
+        """Return the task's own check of values and outputs, for "" or a message; None for the oracle."""
         return None
 
 
@@ -210,8 +200,7 @@ class OnNest:
 class DrawnOn(TorchDispatchMode):
     """Mode in which tensors that lie elsewhere are filled with the random numbers that a device's own would get.
 
-    `torch.Tensor(…)` lies on the CPU also under `torch.device("cuda")`: weights that are drawn into it would be others
-    than those of a module that makes them by `torch.empty(…)`, at the same seed.
+    `torch.Tensor(…)` lies on the CPU also under `torch.device("cuda")`: weights drawn into it would be others.
     """
 
     def __init__(self, device: str) -> None:
@@ -240,10 +229,7 @@ def _draws_in_place(operation: Any) -> bool:
 def build_model(
     module: ModuleType, name: str, reference: ModuleType, device: str, weight_seed: int, mode: Mode = "train"
 ) -> torch.nn.Module:
-    """Instantiate `module.<name>` with the reference's init inputs, on `device`, after seeding.
-
-    In mode "train" it stays as its constructor leaves it, as KernelBench does.
-    """
+    """Instantiate `module.<name>` after seeding; in mode "train" as its constructor leaves it, as KernelBench does."""
     torch.manual_seed(weight_seed)
     with torch.device(device), contextlib.nullcontext() if device == "cpu" else DrawnOn(device):
         model: torch.nn.Module = getattr(module, name)(*_init_inputs(reference))
@@ -262,18 +248,12 @@ def _init_inputs(reference: ModuleType) -> list[Any]:
 
 
 def outputs_of(result: Any) -> list[torch.Tensor]:
-    """Return the plain tensors in a forward's result, numbers as tensors without dimensions, and None left out.
-
-    Tuples, lists and dicts are entered. Raises TypeError for anything else.
-    """
+    """Return the plain tensors in a forward's result, with numbers as tensors; raises TypeError for others."""
     return plain_outputs(result, (torch.Tensor, torch.nn.Parameter))
 
 
 def plain_outputs(result: Any, kinds: Sequence[type]) -> list[torch.Tensor]:
-    """Return the tensors of a forward's result.
-
-    Raises TypeError where one is of none of the kinds, or they lie on several devices.
-    """
+    """Return the tensors of a forward's result; raises TypeError for other kinds or several devices."""
     found = [leaf for leaf in leaves(result) if leaf is not None]
     device = next((leaf.device for leaf in found if isinstance(leaf, torch.Tensor)), None)
     outputs: list[torch.Tensor] = []

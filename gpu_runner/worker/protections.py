@@ -55,10 +55,7 @@ def keep_signals_inside() -> None:
 
 
 def hide_files(folder: str, reads: Sequence[str]) -> None:
-    """Leave what the CPU device needs, `folder` and `reads` as the only files there are, where that can be had.
-
-    For a process that cannot mount anything later, and what it starts. It loses the network, too.
-    """
+    """Leave what the CPU device needs, `folder` and `reads` as the only files, and no network, if possible."""
     shown = (*device_files("cpu"), *toolchain.readable("cpu"), *reads)
     with contextlib.suppress(OSError):
         linux.no_network()
@@ -68,7 +65,7 @@ def hide_files(folder: str, reads: Sequence[str]) -> None:
 
 
 def device_files(device: str) -> list[str]:
-    """Return the files outside its own folder that a process must be able to write to if it uses the device.
+    """Return the files beside its folder that a process must be able to write to if it uses the device.
 
     CUDA names its threads through /proc/self, and fails to start where it cannot.
     """
@@ -91,14 +88,12 @@ def tasks_in_all() -> int:
 class Confinement:
     """Settings by which a process confines itself.
 
-    `folder` is its own; it and `files` are all that stays writable. With `reads_only`, these and what that names are
-    all that stays readable. `memory` bounds the address space beyond today's;
-    None for processes that use CUDA, which reserves far more address space than memory. `keep` are the descriptors that
-    it keeps beside the standard three, None for all. `folder_bytes` makes the folder a file system of its own, in
-    memory, of that size; 0 leaves it as it is. `own_processes` is for the first process of a process namespace.
-    `drop_user` changes to the user nobody where this runs as root, who will have to read `reads`. `cautious` leaves out
-    what a driver might not bear. `signals` lets it go on sending signals to processes that were started before.
-    `stoppable` keeps what it starts where stopping its process group stops it, until it is told to go on.
+    `folder` and `files` are all that stays writable; with `reads_only`, that and these all that stays readable.
+    `memory` bounds the address space beyond today's; None for CUDA, which reserves far more than it uses. `keep` are
+    descriptors to keep beside the standard three, None for all. `folder_bytes` makes the folder a file system in memory
+    of that size. `own_processes` is for the first of a process namespace. `drop_user` makes the superuser nobody, who
+    has to read `reads`. `cautious` leaves out what a driver might not bear. `signals` lets it send signals to earlier
+    processes. `stoppable` keeps what it starts where stopping its process group stops it.
     """
 
     folder: str
@@ -195,10 +190,7 @@ class Confinement:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One protection: what takes it, and a cheap try, once all are taken, that tells whether it holds.
-
-    Either may raise OSError, and the protection then does not hold.
-    """
+    """One protection: what takes it, and a cheap try whether it holds; not if either raises OSError."""
 
     name: str
     take: Callable[[], object]
@@ -208,8 +200,7 @@ class Step:
 def confine(how: Confinement) -> list[str]:
     """Confine this process and all it starts; return the names of the protections that were tried and hold.
 
-    Raises `Unprotected` where they are less than the least under which strangers' code is run. Around CUDA, where no
-    limit counts memory, what is missing is left out of the names and not refused yet.
+    Raises `Unprotected` where they are too few; around CUDA, where no limit counts memory, not yet.
     """
     in_force = take(how)
     return require(in_force) if how.memory is not None else in_force

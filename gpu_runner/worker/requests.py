@@ -26,8 +26,7 @@ JudgedStatus = Literal[Status, "anchor_wrong", "reference_failed", "refused", "c
 class WorkerJob:
     """Work for a child; `run` names the function that does it (`module:function`, called with the job and a channel).
 
-    The client sets `log`, the path of the file that takes what the child prints. `inductor` and `triton` say that the
-    child may compile by torch's Inductor or by Triton, for which the server gets ready.
+    The client sets `log`, the file for what the child prints. `inductor` and `triton` say that it may compile by these.
     """
 
     run: ClassVar[str]
@@ -57,10 +56,7 @@ class ProbeJob(WorkerJob):
 
 @dataclass(frozen=True, slots=True)
 class ConfinedFolder:
-    """Folder of the controller's that a confined child writes to, with its limits in bytes and processor seconds.
-
-    `reads` are the paths that it may read beside its tools.
-    """
+    """Folder that a confined child writes to, its limits in bytes and processor seconds, and what else it reads."""
 
     path: str
     memory: int
@@ -131,11 +127,10 @@ class BuiltKernel:
 class MeasureJob(TaskJob):
     """Judge and time `candidate` against `anchor`, the reference where that is None.
 
-    Per workload, `launch_plans` and `cell_plans` say how memory is used by the launcher and in cells. `controls` says
-    that the anchor is timed in both roles, too, `sighting` that there is a speed-up to beat. In cells on a GPU, modules
-    that `captures` names by arm may be captured as graphs, and `flush_bytes` are written before each call of a burst.
-    `weight_seed` 0 has weights drawn anew; lifted programs are captured and called with inputs and numbers from
-    `random_seed`.
+    The plans say, per workload, how memory is used by the launcher and in cells. With `controls` the anchor is timed in
+    both roles, too; `sighting`: there is a speed-up to beat. In cells on a GPU, modules that `captures` names by arm
+    may be captured as graphs, and `flush_bytes` are written before each call of a burst. `weight_seed` 0 has weights
+    drawn anew; lifted programs are captured with numbers from `random_seed`.
     """
 
     run = "forewarp.gpu_runner.worker.jobs:measure"
@@ -166,10 +161,7 @@ class ObserverJob(WorkerJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserveRequest:
-    """Lift `module`, the reference where that is None.
-
-    `strides` are those of the reference's outputs by workload, if known.
-    """
+    """Lift `module`, or the reference; `strides` are those of the reference's outputs by workload, if known."""
 
     job: MeasureJob
     module: BuiltKernel | None
@@ -188,8 +180,7 @@ class LauncherJob(WorkerJob):
 class LaunchRequest:
     """Measure with the lifted `programs` of some arms, data of `lifting.program.Programs`.
 
-    `keep_anchor` has the launcher use the reference's program that it has; `anchor_captures` says that a reference
-    that is called may be captured as a graph.
+    `keep_anchor` uses the reference's program that is there; `anchor_captures`: a called one may be captured.
     """
 
     job: MeasureJob
@@ -200,10 +191,7 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class TimingLook:
-    """Samples so far of workload `index` of `of`.
-
-    `sighting` says that it comes before the planned looks, `late` that any verdict ends the workload.
-    """
+    """Samples so far of workload `index` of `of`: a `sighting` before the planned looks, or `late`, for any verdict."""
 
     samples: Samples
     index: int
@@ -214,10 +202,7 @@ class TimingLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """A judge's answer. `stopped_early` says that the candidate hardly reaches what it has to beat.
-
-    A `broken` launcher has ended, or is to be ended.
-    """
+    """A judge's answer; `stopped_early` where there is no beating what it has to. A `broken` launcher ends."""
 
     status: JudgedStatus
     log: str = ""
@@ -243,10 +228,7 @@ class JobEnding:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """Answer of a job whose task could not be run: `error`, what it printed, and the job's status.
-
-    `doing` says what the reference cannot be, if not run.
-    """
+    """Answer of a job whose task could not be run: `error`, what it printed, the job's status, what was not `doing`."""
 
     error: str
     log: str = ""

@@ -45,7 +45,7 @@ _KERNEL = re.compile(r"async_compile\.triton\('\w+', '''(.*?)'''", re.DOTALL)
 
 
 def parts(x: torch.Tensor) -> torch.Tensor:
-    """Return three tensors of bf16 numbers, stacked, the sum of which is an fp32 tensor; its strides stay in order.
+    """Return three tensors of bf16, stacked, the sum of which is an fp32 tensor; its strides stay in order.
 
     They are cut by their bits: Inductor leaves out a cast to bf16 and back.
     """
@@ -87,10 +87,7 @@ def split_products() -> Generator[None]:
 
 
 def product_constraints(shared_bytes: int) -> tuple[str, ...]:
-    """Return the constraints on `TUNABLES`, on a GPU with so much shared memory for a block.
-
-    Both tiles in three parts fit into that, and both sums into half of the threads' registers.
-    """
+    """Return the constraints on `TUNABLES`: tiles fit into `shared_bytes`, sums into registers."""
     return (
         f"6 * PRODUCT_STAGES * PRODUCT_DEPTH * (PRODUCT_ROWS + PRODUCT_COLUMNS) <= {shared_bytes}",
         "2 * PRODUCT_ROWS * PRODUCT_COLUMNS <= 128 * 32 * PRODUCT_WARPS",
@@ -126,10 +123,7 @@ def _operator() -> Callable[..., torch.Tensor]:
 
 
 def blocks_per_row(code: str, l2_bytes: int, processors: int) -> int:
-    """Return how many blocks should share a row in Inductor's code, so that rows stay in the L2 cache; 1 for no gain.
-
-    That is where no row is read twice, all rows fit as they are, or no number of blocks would do.
-    """
+    """Return how many blocks should share a row in Inductor's code, for the L2 cache to hold rows; 1 for no gain."""
     most = 1
     for text in _KERNEL.findall(code):
         sizes = {name: int(n) for name, n in re.findall(r"^ +(xnumel|r0_numel) = (\d+)$", text, re.MULTILINE)}

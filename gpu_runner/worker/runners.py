@@ -57,11 +57,9 @@ def make_wait(device: str) -> Callable[[], None]:
 class ModuleRunner:
     """A Python callable on a slot's values: its result is copied out after the clock has stopped.
 
-    `outputs` are the judge's buffers at each offset that they may have; `offset` says which the next result goes to.
-    `wait` waits for all work of the device.
-    `flushes` are buffers, one per slot, that are larger than the L2 cache: what `burst` writes before each call.
-    `states` are the judge's buffers, by name, for what a call of the reference changes of its state, and `changes` all
-    names of that. Where the callable is a module that holds a tensor of that name, shape and dtype, it is put back
+    `outputs` are the judge's buffers at each offset that they may have; `offset` says where the next result goes.
+    `flushes` are buffers, one per slot, that `burst` writes before each call, larger than the L2 cache. `states` are
+    the judge's buffers for the state that the reference `changes`: a module's tensors of these names are put back
     before each call and copied out after it.
     """
 
@@ -104,14 +102,13 @@ class ModuleRunner:
         return [r.contiguous().resolve_conj().resolve_neg() for r in results]
 
     def _taken_by_inputs(self) -> set[int]:
-        """Return the addresses of the memory that inputs lie in."""
         return {t.untyped_storage().data_ptr() for values in self.slots for t in tensors_of(values)}
 
     def capture(self) -> None:
         """Capture a call on each slot as a CUDA graph, for `burst` to replay; without graphs, `burst` calls forward.
 
-        A module that waits for the device may look at values then: it is not captured. Nor is one whose replays do not
-        follow its inputs: work that other threads enqueue is in no graph.
+        Not captured is a module that waits for the device, or whose replays do not follow its inputs: work that other
+        threads enqueue is in no graph.
         """
         stream, before = torch.cuda.Stream(), torch.cuda.current_stream()
         taken = self._taken_by_inputs()
@@ -161,10 +158,9 @@ class ModuleRunner:
                 tensor.copy_(values)
 
     def burst(self, *, calls: bool) -> None:
-        """Flush the L2 cache, then run each slot, with a flush behind it; wait for all of it.
+        """Run each slot, or the least work instead of `calls`, with flushes of the L2 cache around; wait for all of it.
 
-        Without `calls`, the least work there is takes their place. What the host does between two calls falls into the
-        flush, which takes longer.
+        What the host does between two calls falls into the flush, which takes longer.
         """
         results, taken = self._results, self._taken_by_inputs()
         self._flush(0)
@@ -185,10 +181,7 @@ class ModuleRunner:
             self.flushes[number].fill_(FLUSHED)
 
     def deliver(self, slot: int) -> None:
-        """Copy a result; raises ValueError if it is not what the task returns.
-
-        A result that lies in memory of the judge's is first made a tensor of its own.
-        """
+        """Copy a result out, even one in the judge's memory; raises ValueError if it is not the task's."""
         results, outputs = self._results[self._last if slot == LAST else slot], self.outputs[self.offset]
         shapes = [(tuple(r.shape), r.dtype) for r in results]
         wanted = [(tuple(o.shape), o.dtype) for o in outputs]

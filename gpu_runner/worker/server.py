@@ -1,12 +1,8 @@
 """The fork server: a warm process with torch loaded and no device touched, which forks one child per job.
 
-    python -m forewarp.gpu_runner.worker.server [--cpu]
-
-With --cpu it does without Triton, which takes half a second to get ready.
-
 Standard input is a Unix socket to the controller. Each job arrives as one JSON line with two descriptors: one on which
 the child answers, and one on which the server reports the child's pid and, at its end, its exit status. When the socket
-closes, every child is killed and the server ends.
+closes, every child is killed and the server ends. With --cpu it does without Triton, which takes half a second.
 """
 
 from __future__ import annotations

@@ -28,12 +28,10 @@ def _numbers(values: Sequence[Any]) -> dict[str, float]:
 def describe_job(
     job: TaskJob, workload: Workload, *, flops: bool = True, without_device: Callable[..., Signature] | None = None
 ) -> Signature:
-    """Work out a task's signature on meta tensors; on the device where the reference needs values.
+    """Work out a task's signature on meta tensors; on the device where the reference needs values, or writes to inputs.
 
-    It needs values, too, where it writes to its inputs: then the bytes that it reads are found by trying. Where torch
-    sees no GPU for a CUDA target, `without_device` describes, see `inspection.describing`. Raises what the reference
-    raises, or `ReferenceFailed`.
-    Without `flops`, operations are not counted.
+    Where torch sees no GPU for a CUDA target, `without_device` describes, see `inspection.describing`. Raises what the
+    reference raises, or `ReferenceFailed`. Without `flops`, operations are not counted.
     """
 
     def with_values() -> Signature:
@@ -60,10 +58,7 @@ def describe_shapes(job: TaskJob, workload: Workload) -> Signature:
 def _describe_on(
     problem: Problem, device: str, *, flops: bool = True, real: bool = True, values: list[Any] | None = None
 ) -> Signature:
-    """Describe by running the reference once, on `values` if there are any.
-
-    Without `real`, tensors have no elements whatever device they name.
-    """
+    """Describe by running the reference once, on `values` if given; without `real`, no tensor has elements."""
     real = real and device != "meta"
     model = problem.model(device)
     values = problem.inputs(0, device) if values is None else values
@@ -123,10 +118,7 @@ def _changed(
     before: Sequence[torch.Tensor],
     statistics: Sequence[torch.Tensor],
 ) -> tuple[str, ...]:
-    """Return the names of parameters and buffers that a call has changed or replaced.
-
-    `before` are copies from before the call, empty where tensors have no elements.
-    """
+    """Return the names of parameters and buffers that differ from `before` (empty on meta), or were replaced."""
     now = held_by(model)
     changed: list[str] = []
     for i, (name, tensor) in enumerate(held.items()):
@@ -140,10 +132,7 @@ def _changed(
 def _read_and_written(
     model: torch.nn.Module, values: Sequence[Any], results: Sequence[torch.Tensor], written: Sequence[int]
 ) -> list[int]:
-    """Return which of the written inputs the reference also reads: what it computes changes with their contents.
-
-    An input is taken as not read where this cannot be told, so that a bound on the time stays a bound.
-    """
+    """Return which of the written inputs the reference surely also reads, so that a bound stays a bound."""
 
     def same_with(change: int | None) -> bool:
         again = copies(values)

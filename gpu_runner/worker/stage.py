@@ -54,11 +54,10 @@ class Drawn:
 
     While a candidate runs on inputs for the first time, nobody has worked out yet what it should find: device code
     could look for it in the memory that it shares with the launcher. `seed` draws the same values again, and `shifts`
-    are what was done to them since, in order: a distance and a factor for each float tensor, by position. Where memory
-    is short, `values` are None until they are asked for, `digests` tell whether tensors are as they were, and `kept`
-    are copies of those that the reference writes to, by position. `call_seed` is what torch is seeded with before each
-    call on them, where the reference draws random numbers. `after` is the reference's state after a call, by name, once
-    it was asked for.
+    are what was done to them since: a distance and a factor for each float tensor, by position. Where memory is short,
+    `values` are None until they are asked for, `digests` tell whether tensors are as they were, and `kept` are copies
+    of those that the reference writes to. `call_seed` seeds torch before each call, `after` is the reference's state
+    after one.
     """
 
     values: list[Any] | None
@@ -75,8 +74,7 @@ class Drawn:
 class ArmBuffers:
     """Buffers of one arm: input values by slot, outputs, and by name what a call changes of the reference's state.
 
-    `rooms` are bytes that are poisoned in place of the outputs: where an output's place is drawn only once the call has
-    ended, nothing must show it before.
+    `rooms` are poisoned in place of outputs whose place is drawn only once the call has ended.
     """
 
     slots: Sequence[list[Any]]
@@ -89,21 +87,16 @@ class Stage:
     """Buffers of one workload as the judge sees them.
 
     An `anchor` without buffers of its own is the reference in this process, or shares the candidate's. `written` are
-    the positions, among the tensors of the inputs, that the reference writes to: they are put back before every call,
-    and compared after it as outputs are. `aliases` gives for an output, by position, the written input in whose buffer
-    device-only code leaves it; a module's result is copied out instead. `perturb` is false where changed inputs would
-    mean nothing to the reference. Expected values and master copies never leave this process; the candidate's code may
-    share its address space (`shared`; without an anchor's buffers unless told otherwise). The anchor's outputs are
-    poisoned as the candidate's are: what was just written to is slower, or faster, to write to again. `allow_tf32`,
-    false at first, accepts products in TF32.
+    the positions, among the input tensors, that the reference writes to: they are put back before every call, and
+    compared after it. `aliases` gives for an output the written input in whose buffer device-only code leaves it.
+    `perturb` is false where changed inputs would mean nothing. The candidate's code may share this process's address
+    space (`shared`; by default without an anchor's buffers). The anchor's outputs are poisoned as the candidate's are:
+    what was just written to is slower, or faster, to write to again.
 
     With `state_in_place`, the arms' states are what their kernels read and write, and are put back before a call;
-    otherwise they are poisoned, and what the candidate leaves as it was counts as not there. `call_seed` is what torch
-    is seeded with before every call, where the reference draws random numbers; left out, each draw of inputs has its
-    own.
-
-    `lean`, by default where inputs are large, keeps no copies of inputs beside the buffers: it draws them again from
-    their seeds, and tells by digests whether they are as they were.
+    otherwise they are poisoned, and what the candidate leaves so counts as not there. `call_seed` seeds torch before
+    every call; left out, each draw of inputs has its own. `lean`, by default where inputs are large, keeps no copies of
+    inputs: it draws them again from their seeds, and tells by digests whether they are as they were.
     """
 
     def __init__(
@@ -172,18 +165,15 @@ class Stage:
     def renew(self, slot: int, arm: str = "candidate") -> None:
         """Give a slot inputs on which no earlier result is right: new ones, or changed ones where these are dear.
 
-        Where candidate and judge share an address space, what the anchor made of nearly the same inputs may still lie
-        in memory, and device code could find it there; so changed ones are second best.
+        Changed ones are second best: in a shared address space, device code could find what the anchor made of nearly
+        the same inputs.
         """
         drawn = self._drawn[slot]
         cheap = self._draw_s <= CHEAP_DRAW_S or len(drawn.shifts) >= MOST_SHIFTS or not self._touchable
         (self.redraw if cheap else self.touch)(slot, arm)
 
     def _draw_twice(self) -> tuple[bool, float, frozenset[int]]:
-        """Draw from one seed twice; return whether both draws are alike, and the seconds of the quicker one.
-
-        Last come the places of the tensors that may be shifted (`_changes`).
-        """
+        """Draw from one seed twice; return whether both are alike, the quicker one's seconds, and what shifts."""
         seed, seconds = fresh_seed(), list[float]()
         digests: list[list[int]] = []
         shiftable = frozenset[int]()
@@ -202,11 +192,10 @@ class Stage:
     def touch(self, slot: int, arm: str = "candidate") -> None:
         """Shift the float inputs by a random distance and shrink each element by up to 1.6 %.
 
-        No result of an earlier call is right any more. Far cheaper than a new draw, and enough against results that are
-        kept by address or by a look at the contents, whatever the look takes in: single elements, sums or extremes.
-        Rows stay whole where the reference returns integers, because ties within one leave its choice open. What
-        cannot be changed so (integers, fp8, triangular or symmetric matrices, or a task with `perturb = false`) stays
-        as it is; so does all else where that is half of the bytes or more.
+        No result of an earlier call is right any more: enough, at little cost, against results kept by address or by a
+        look at single elements, sums or extremes. Rows stay whole where the reference returns integers, because ties
+        within one leave its choice open. What cannot be changed so stays as it is; so does all where that is half of
+        the bytes or more.
         """
         if not self._touchable:
             return
@@ -238,11 +227,10 @@ class Stage:
         drawn.shifts.append(shifts)
 
     def cases(self, slot: int = 0, *, thorough: bool = True) -> Iterator[str]:
-        """Fill a slot with one correctness case after another, and yield each one's name.
+        """Fill a slot with one correctness case after another, last a fresh draw, and yield each one's name.
 
-        Fresh draws come first, then perturbations of a draw that mean something to the reference. After the last, the
-        slot holds a fresh draw. Without `thorough`, one draw and the perturbations that tell most; those alone as well
-        where a comparison takes over `SLOW_COMPARISON_S`.
+        Fresh draws come first, then perturbations that mean something to the reference: only those that tell most
+        without `thorough`, and where a comparison takes over `SLOW_COMPARISON_S`.
         """
         for _ in range(FRESH_CASES):
             self.redraw(slot)
@@ -386,8 +374,8 @@ class Stage:
     def spoil_inputs(self, slot: int) -> None:
         """Overwrite a slot's inputs, after checking that the candidate left them as they were.
 
-        Where device code could have found and changed the masters too, they are drawn again first.
-        Inputs that the reference writes stay: they are results by now, and `compare` sees that they stay as they are.
+        Where device code could have changed the masters too, they are drawn again first. Inputs that the reference
+        writes stay.
         """
         drawn = self._drawn[slot]
         if self._again and drawn.seed is not None:
@@ -422,10 +410,7 @@ class Stage:
                 raise Mismatch(f"the candidate changed its input {index}, which it must leave as it was")
 
     def results(self, slot: int, outputs: Sequence[torch.Tensor] | None = None) -> list[torch.Tensor]:
-        """Return the buffers that hold results: outputs, then written inputs of this slot.
-
-        They are the candidate's; the anchor's, where its `outputs` are given.
-        """
+        """Return the buffers with the candidate's results, or the anchor's `outputs`; then written inputs."""
         arm = self.candidate if outputs is None else self.anchor
         states = {} if arm is None else arm.states
         tensors = tensors_of((arm or self.candidate).slots[slot])
@@ -447,10 +432,7 @@ class Stage:
             yield self._drawn[slot].after[name]
 
     def compare(self, slot: int, outputs: Sequence[torch.Tensor] | None = None) -> float:
-        """Compare the results, or other outputs, with what this slot's inputs call for; raises `Mismatch`.
-
-        Returns the largest error as a share of what is allowed; 0 where the task's own check decides.
-        """
+        """Compare results with what this slot's inputs call for; raises `Mismatch`, returns the largest error ratio."""
         results = self.results(slot, outputs)
         if self._left is not None and outputs is None:
             left = results[len(results) - len(self.written) :]
@@ -479,10 +461,7 @@ class Stage:
         return message
 
     def error(self, slot: int) -> float | None:
-        """Return the largest error of the results as `compare` does, however large; None where there is none to give.
-
-        That is so where they are not finite as they should be, or where the task's own check decides.
-        """
+        """Return the largest error of the results; None where it is not finite, or the task's check decides."""
         if self._check is not None:
             return None
         error = self._expected(slot).error(self.results(slot))
@@ -534,7 +513,7 @@ def _changes(tensor: torch.Tensor) -> bool:
 def _shift(tensor: torch.Tensor, distance: int, shrunk: float, *, pieces: bool, rows: bool) -> None:
     """Shift the elements (or whole rows), all of them or each piece in itself, and shrink each by its own bits.
 
-    One factor for all of them would show: a sorted list, a norm or a sum of what was shifted is the old one, shrunk.
+    One factor for all of them would show: a norm or a sum of what was shifted is the old one, shrunk.
     """
     flat = tensor.view(-1)
     unit = tensor.shape[-1] if rows and tensor.dim() > 1 else 1

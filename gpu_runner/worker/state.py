@@ -24,10 +24,7 @@ class State:
         self.saved = {name: tensor.detach().clone() for name, tensor in self._places.items()}
 
     def put_back(self) -> None:
-        """Give every tensor the contents that it had; one that was replaced by another gets a place of its own again.
-
-        Contents go into the same memory where they can: a module may have it captured in a graph.
-        """
+        """Give every tensor its contents again, in the same memory if possible: a graph may have captured it."""
         for name, saved in self.saved.items():
             store, last = self._store(name)
             current = store.get(last)

@@ -1,9 +1,4 @@
-"""Survey of the protections on this machine: every confinement is taken and tried, in a process of its own.
-
-    python -m forewarp.gpu_runner.worker.survey
-
-Prints one JSON document: the protections in force by what is confined.
-"""
+"""Print, as JSON, the protections in force by what is confined: `python -m forewarp.gpu_runner.worker.survey`."""
 
 from __future__ import annotations
 
@@ -41,7 +36,6 @@ def survey() -> dict[str, list[str]]:
 
 
 def _candidate(folder: Path, contained: bool) -> list[str]:
-    """Make a cell as a judge does, which is watched itself."""
     if not contained:
         protections.hide_files(str(folder), [])
         protections.keep_signals_inside()

@@ -1,7 +1,6 @@
 """Confinement of a task's own code: its reference, inputs and helpers are no more trusted than a candidate.
 
-A job that runs such code has a folder of its own beside its log. The process confines itself before the first line of
-the task runs; what it was forked from stays as it is, and takes note of how it ends.
+A job that runs such code has a folder beside its log. The process confines itself before the first line of the task.
 """
 
 from __future__ import annotations
@@ -45,10 +44,7 @@ def folder_of(job: WorkerJob) -> Path:
 
 
 def job_folder(job: WorkerJob) -> Path:
-    """Return the folder of a job, made at first use.
-
-    Anybody may pass through it, because what is confined may be another user, but list nothing.
-    """
+    """Return the folder of a job, made at first use: other users may pass through it, but list nothing."""
     folder = folder_of(job)
     folder.mkdir(exist_ok=True)
     folder.chmod(0o711)
@@ -72,10 +68,9 @@ def confine_task(
 ) -> list[str]:
     """Confine this process before it runs a task's code; return the protections that hold. Raises `Unprotected`.
 
-    Call it before any thread is started and CUDA is used. `folder` is the job's, of which it gets a part. `contained`
-    says that this is the first process of a process namespace, `keep` and `signals` are as in `Confinement`, `reads` is
-    what it needs beside its tools, such as compiled candidates, and `reserved` the bytes of address space that programs
-    take which it starts, and do not use. On CUDA it keeps its user, and leaves out what
+    Call it before any thread is started and CUDA is used. `contained` says that this is the first process of a process
+    namespace, `keep` and `signals` are as in `Confinement`, `reads` is what it needs beside its tools, and `reserved`
+    the address space that programs which it starts take and do not use. On CUDA it keeps its user, and leaves out what
     the driver does not bear; the first call tries that in another process.
     """
     how = _confinement(folder, device, reserved, contained=contained, keep=keep, reads=reads, signals=signals)
@@ -94,10 +89,7 @@ def needs_caution(folder: Path, device: str) -> bool:
 
 
 def refusal(error: Unprotected) -> dict[str, Any]:
-    """Return the answer of a job that is refused because its process is not protected enough.
-
-    Strangers' code can give such an answer, too. It gains nothing: who insists gets every protection that there is.
-    """
+    """Return the answer of a job whose process is not protected enough; strangers' code may give it in vain."""
     return {UNPROTECTED: list(missing(error.in_force))}
 
 
@@ -172,9 +164,9 @@ def _use_device(how: Confinement) -> None:
 def run_confined(
     job: WorkerJob, kind: DeviceKind, work: Callable[[], object], reads: Sequence[str] = (), reserved: int = 0
 ) -> Any:
-    """Have a task's code run in a confined child, which may use a kind of device; return what `work` returns, as data.
+    """Have a task's code run in a confined child; return what `work` returns, as data. Early ends are `TaskFailure`s.
 
-    `reads` and `reserved` are as in `confine_task`. A child that was stopped or ended early is a `TaskFailure`.
+    `reads` and `reserved` are as in `confine_task`.
     """
     folder, device = job_folder(job), device_of(kind)
     with tempfile.TemporaryFile() as report:

@@ -56,8 +56,8 @@ class DeviceHung(Exception):
 class Bench(ABC):
     """Base of the ways to run and time a candidate: in cells, or by the trusted launcher on the GPU.
 
-    `anchor_outputs` are where an anchor that is a kernel like the candidate leaves its outputs; None for the reference.
-    `asks_before_timing` has the judge wait for the controller before the first workload is timed.
+    `anchor_outputs` is for an anchor that is a kernel, not the reference. `asks_before_timing` has the judge wait for
+    the controller before the first workload is timed.
     """
 
     tier: Tier
@@ -105,9 +105,9 @@ class Bench(ABC):
 def each_workload(count: int, visit: Callable[[int, bool], LookAnswer]) -> bool:
     """Time each workload, and those that were left once more; return whether the candidate was beaten.
 
-    `visit` gets a workload's index and whether it comes again, and returns the answer that its timing ended with. A
-    candidate that does not seem to win gets a sighting of every workload, so that the mean is over all of them, before
-    more is spent on any; one that seems to win is timed in full at once, so that nothing is put on stage twice.
+    `visit` gets a workload's index and whether it comes again, and returns its last answer. A candidate that does not
+    seem to win gets a sighting of every workload before more is spent on any; one that seems to is timed in full at
+    once.
     """
     answers = [visit(index, False) for index in range(count)]
     for index in [i for i, answer in enumerate(answers) if answer == "leave"]:
@@ -119,8 +119,8 @@ def each_workload(count: int, visit: Callable[[int, bool], LookAnswer]) -> bool:
 class Schedule:
     """Timing of one workload. `verify(slot)` compares outputs and returns the error; `ask` asks the controller.
 
-    `index` and `of` place the workload among all; `controls` are the blocks of the anchor in both roles. `sighting`
-    asks for a look before those of `looks`. After `run`, `ended` is what the controller said last.
+    `controls` are the blocks of the anchor in both roles. `sighting` asks for a look before those of `looks`. After
+    `run`, `ended` is what the controller said last.
     """
 
     def __init__(
@@ -175,10 +175,7 @@ class Schedule:
         return self.ended not in ("leave", "beaten")
 
     def _take(self, looks: Sequence[int], mode: TimingMode, deadline: float, *, usual: int) -> None:
-        """Take blocks up to the look at which the controller has had enough, then what belongs to a full timing.
-
-        After the `usual` number of blocks any verdict is enough.
-        """
+        """Take blocks until the controller has had enough (after `usual`, of any verdict), then the rest."""
         controls, taken = 0, len(self.seconds.get("candidate", ())) // 2
         for number, look in enumerate(looks):
             while taken < look:
@@ -249,7 +246,6 @@ class Schedule:
             self._keep(arm, sample())
 
     def _control(self) -> None:
-        """Time the anchor in both roles."""
         slot = self.chance.randrange(self.stage.slot_count)
         pending = [(role, self._prepared("anchor", slot)) for role in self._order("candidate", "anchor")]
         for role, sample in pending:

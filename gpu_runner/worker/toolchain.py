@@ -1,6 +1,6 @@
 """The files that confined code may read: Python with packages, compilers with headers and libraries, CUDA, the system.
 
-No folder of the user's own is among it: where Python or a compiler lies in the user's home, only its own part of it is.
+Where Python or a compiler lies in the user's home, only its own part of it is among them.
 """
 
 from __future__ import annotations
@@ -36,10 +36,7 @@ _PACKAGES = ("torch", "triton", "numpy", "nvidia")
 
 @lru_cache(maxsize=2)
 def readable(device: str) -> tuple[str, ...]:
-    """Return the files and folders, without links, that code for `device` may read. The first call takes milliseconds.
-
-    Fork after it: children then know it, too.
-    """
+    """Return the files and folders, without links, that code for `device` may read; call it before forking."""
     return tuple(outermost(_named(device)))
 
 

@@ -30,7 +30,7 @@ def ended(status: int | None) -> str:
 def format_error(error: BaseException, calls: int) -> str:
     """Return an error with its last `calls` calls and its cause; forewarp's own files are named from `forewarp/` on.
 
-    An error that was merely being handled when it was raised is left out: torch's operators raise so as a rule.
+    An error that was merely being handled when it was raised is left out: torch's operators raise so.
     """
     found = traceback.TracebackException.from_exception(error)
     one: traceback.TracebackException | None = found

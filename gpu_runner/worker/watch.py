@@ -33,11 +33,7 @@ _GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One line of /proc: `tasks` counts threads, `resident` bytes.
-
-    `processor_s` is what it has used, with those of its children that have ended. `started` is when, in the kernel's
-    own ticks.
-    """
+    """One line of /proc: threads, bytes, processor time with ended children's, and kernel ticks at its start."""
 
     pid: int
     parent: int
@@ -89,10 +85,7 @@ def strays(keep: Collection[int]) -> list[int]:
 
 
 def end_strays(keep: Collection[int], within_s: float = 8.0) -> None:
-    """Kill adopted orphans and their descendants, over and over, until none is left or the time is up.
-
-    Hundreds of processes may take seconds to die on a busy machine; one that waits for a broken device does not.
-    """
+    """Kill adopted orphans and their descendants, over and over, until none is left or the time is up."""
     deadline, pause_s = time.monotonic() + within_s, 0.001
     while (found := strays(keep)) and time.monotonic() < deadline:
         end(found)
@@ -120,10 +113,7 @@ def processor_s(pid: int) -> float:
 
 
 def go_first() -> None:
-    """Have this process run before others where that is allowed: among hundreds it would not get to stop them.
-
-    Processes forked later inherit this, so call it after the last fork.
-    """
+    """Have this process run before others, if allowed, or hundreds would keep it from stopping them."""
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, -20)
 
@@ -132,7 +122,6 @@ class Watch:
     """Bounds of one process and its descendants, looked at now and then while it is waited for."""
 
     def __init__(self, pid: int, memory: int, keep: Collection[int] = ()) -> None:
-        """`memory` is in bytes, on top of what the process has now; `keep` are this process's other children."""
         self.pid, self.keep = pid, keep
         self.memory, self._first = memory, _in_memory(pid)[0]
         self.tasks = task_limit()
@@ -176,10 +165,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Processes that may have taken the memory, with what they start; `status` is what the job's is then.
-
-    The log begins with `name`, which ends with a space where it is not empty.
-    """
+    """Processes that may have taken the memory, with the job's `status` then, and a `name` (and space) for the log."""
 
     name: str
     status: str
@@ -192,13 +178,9 @@ def it_alone(pid: int) -> list[Suspect]:
 
 
 class HostWatch:
-    """Watch over the machine's memory, which says who took it, so that the kernel need not end any process.
-
-    What takes too much by itself has limits of its own (`Watch`); this looks at what all programs take together.
-    """
+    """Watch over the machine's memory, which says what took it, before the kernel ends any process."""
 
     def __init__(self, suspects: Callable[[int], Sequence[Suspect]] = it_alone, host: HostMemory | None = None) -> None:
-        """`suspects` names those that may be to blame, given the process that is watched."""
         self._suspects, self._host = suspects, host or HostMemory()
         self._first = self._host.available()
         self._own = _private(os.getpid())  # which each process that is forked begins with
@@ -247,11 +229,10 @@ def run_watched(
 ) -> tuple[str, str] | None:
     """Fork, do `work`, and wait for it; return status and log if it took too much and was stopped, else None.
 
-    `work` is told whether it is the first of a process namespace, whose processes then are all that its /proc shows.
-    If it fails, so does this process, in the same way: with its exit status, or by its signal; or the return value
-    tells so, without `passes_on`. `memory` bounds the resident bytes of it and all it starts; with None it is not
-    looked at, because that takes processor time. `host` stops it where the machine's memory runs low. `cpu_s` is the
-    limit of processor time that `work` sets itself: the kernel kills what passes it, as anybody else might.
+    `work` is told whether it is the first of a process namespace. If it fails, so does this process, in the same way;
+    or the return value tells so, without `passes_on`. `memory` bounds the resident bytes of it and all it starts; None
+    looks at none, which takes processor time. `host` stops it where the machine's memory runs low. `cpu_s` is the limit
+    of processor time that `work` sets itself: the kernel kills what passes it, as anybody else might.
     """
     linux.adopt_orphans()
     pid = _fork(work, wanted=True) or _fork(work, wanted=False)

@@ -34,10 +34,7 @@ class ExtensionBuild:
 
 
 def build(folder: Path, torch_way: Callable[[], None]) -> ExtensionBuild:
-    """Build what torch's Ninja file in `folder` describes.
-
-    `torch_way` runs Ninja on that folder and raises RuntimeError with the log. The library is left in `folder`.
-    """
+    """Build what torch's Ninja file in `folder` describes; `torch_way` runs Ninja, or raises RuntimeError."""
     start = time.perf_counter()
     library, way, log = _build(folder, torch_way)
     return ExtensionBuild(library, way, time.perf_counter() - start, log.replace(f"{folder}/", ""))
@@ -66,7 +63,6 @@ class LeanBuild:
     """The two ways with lean headers."""
 
     def __init__(self, recipe: Recipe) -> None:
-        """Prepare the lean headers in a folder under the recipe's own."""
         self.recipe = recipe
         self.passed_over = ""
         self.kernels: frozenset[str] = frozenset()
@@ -129,7 +125,6 @@ class LeanBuild:
         return [j.output for j in early] + [compiling.output for _, compiling, _, _ in late]
 
     def _headers(self, source: Path) -> list[str]:
-        """Return the arguments that give a source its headers."""
         text = source.read_text(errors="replace")
         operators = self.include / f"{source.name}.operators.h"
         operators.write_text(headers.operators(text))
@@ -191,7 +186,6 @@ def _may_be_ours(log: str) -> bool:
 
 
 def _in_headers(name: str) -> bool:
-    """Return whether torch's headers have this word."""
     grep = shutil.which("grep")
     if grep is None or not re.fullmatch(r"[A-Za-z_]\w*", name):
         return True

@@ -94,10 +94,9 @@ class Collector:
 
 
 def compile_candidate(candidate: Candidate, target: Target, folder: Path) -> dict[str, Any]:
-    """Build a Python candidate's extensions into `folder` and return its manifest, also written there.
+    """Build a Python candidate's extensions into `folder` and return its manifest; raises `CompileError`.
 
-    A manifest without extensions leaves the module to build for itself. Raises `CompileError` where an extension cannot
-    be built.
+    A manifest without extensions leaves the module to build for itself.
     """
     set_arch(arch_list(target))
     # Nothing here may use the GPU, which somebody else may be measuring on.
@@ -143,10 +142,7 @@ def _catches(tree: ast.Module) -> bool:
 def compile_module(source: str, folder: Path, scratch: Path, *, arch: str = "") -> dict[str, Any]:
     """Build every extension of a candidate into `folder` and return the part of the manifest about them.
 
-    {"extensions": {fingerprint: {"name", "file", "cubins", "way", "seconds", "log"}}, "skipped": [errors of the
-    statements that were passed over]}. "file" is empty where the extension cannot be built. "cubins" are files with the
-    device code that the library holds for `arch`, such as "sm_90": `<library>.<n>.cubin`. `scratch` is a folder for the
-    work.
+    A "file" is empty where its extension cannot be built; "cubins" are files with the library's device code for `arch`.
     """
     if torch_build.originals() is None:
         return {"extensions": {}, "skipped": ["this torch builds extensions in another way"]}
@@ -188,10 +184,7 @@ def _gpu_said_to_be_there(arch: str) -> Generator[None]:
 
 
 def _cubins(folder: Path, library: str, arch: str) -> list[str]:
-    """Write the kernels' machine code in a library beside it; return the files' names.
-
-    Empty where there is none for `arch`, and where it is compressed, as torch's own way leaves it.
-    """
+    """Write the kernels' machine code in a library beside it; return the files' names. Compressed code is left out."""
     images = cubin.embedded_cubins((folder / library).read_bytes(), arch) if arch.startswith("sm_") else None
     names: list[str] = []
     for image in images or ():

@@ -71,8 +71,7 @@ def parts(source: str) -> tuple[str, ...]:
 def operators(source: str) -> str:
     """Return a header that declares every operator which `source` names.
 
-    In a source of declarations alone a name such as `matmul` is its own function's, unless it is qualified; the header
-    would double the time of compiling it.
+    In a source of declarations alone, an unqualified name such as `matmul` is its own function's.
     """
     names = _names(source) if parts(source) != (PYTHON,) else set(_QUALIFIED.findall(source))
     used = sorted(names & _operators())

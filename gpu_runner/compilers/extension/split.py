@@ -112,10 +112,7 @@ def closing_angle(found: Sequence[Token], place: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SourceItem:
-    """A directive, a scope (`namespace`, `extern "C"`) with items, a function with a body, a class, or a declaration.
-
-    `first` and `last` are its tokens' places; `body` is the place of the opening brace, or -1.
-    """
+    """An item of the source between its tokens `first` and `last`; `body` is the place of the opening brace, or -1."""
 
     kind: Literal["directive", "scope", "function", "class", "declaration"]
     first: int
@@ -245,10 +242,7 @@ def unresolved(undefined: Sequence[str], kernels: frozenset[str]) -> list[str]:
 
 
 def with_instances(device: str, undefined: Sequence[str], templates: frozenset[str]) -> str:
-    """Return `device` with explicit instances of the kernel templates among the host object's `undefined` symbols.
-
-    Symbols are demangled. Raises `NotUnderstood` for an instance that cannot be written down.
-    """
+    """Return `device` with explicit instances of the kernel templates among the demangled `undefined` symbols."""
     wanted: list[str] = []
     for symbol in undefined:
         found = re.match(r"void (?:\w+::)*(\w+)<", symbol)

@@ -83,10 +83,7 @@ def read(folder: Path) -> Recipe | None:
 
 
 def fingerprint(folder: Path) -> str:
-    """Return a hash of all that a build depends on, except its folder and its name.
-
-    A candidate may draw its extension's name at random; the code is the same.
-    """
+    """Return a hash of all that a build depends on, except its folder and its name, which may be drawn at random."""
     import torch
 
     text = (folder / NINJA_FILE).read_text()

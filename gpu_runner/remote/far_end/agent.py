@@ -66,7 +66,6 @@ class Agent:
             self._executor.close()
 
     def _respond(self, frame: Frame) -> None:
-        """Answer a request with what it asked for, or with the error."""
         blobs: tuple[bytes, ...] = ()
         try:
             answer, blobs = self._verbs[frame.head["verb"]](frame.head["body"], frame.blobs)

@@ -38,10 +38,7 @@ class Link:
         *,
         patience_s: float | None = None,
     ) -> None:
-        """Start `command`, and give it the `package` if it asks for it; raises `LinkLost`.
-
-        A command that has not come to an agent after `patience_s` seconds is ended.
-        """
+        """Start `command`, giving it the `package` if it asks; it has `patience_s` seconds to come to an agent."""
         try:
             self._process = subprocess.Popen(
                 command,
@@ -135,7 +132,6 @@ class Link:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def _last_output(self) -> str:
-        """Return what the command wrote, once it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_ENDING_S)
         self._listener.join(_ENDING_S)
