@@ -1,6 +1,7 @@
 """Whole models: profile, searches for the top lines that begin without a kernel, winners in, the whole judged.
 
     python benchmarks/models.py --device cuda --out benchmarks/results/models_h200.json --for 550
+    python benchmarks/models.py --device cuda --compile --out benchmarks/results/models_compile_h200.json
     python benchmarks/models.py --device cpu --out benchmarks/results/models_cpu.json
 
 The models are those of `model_files/`, with random weights: in bf16 at real sizes on a GPU, small in fp32 on a CPU.
@@ -87,11 +88,12 @@ def one(name: str, args: argparse.Namespace, limit_s: float) -> dict[str, Any]:
         model, out = steps.folder / f"{name}.py", steps.folder / "out"
         patched = out / "model_new.py"
         model.write_text(model_text(name, args.device))
-        profile = steps.run("profile", "profile", str(model), "--deadline", "60")
+        way = ["--compile"] if args.compile else []
+        profile = steps.run("profile", "profile", str(model), "--deadline", "60", *way)
         row: dict[str, Any] = {"model": name, "seconds": steps.seconds, "profile": profile}
         if profile["status"] != "ok":
             return row
-        words = ["optimize", str(model), "--top", str(args.top), "--budget", str(args.budget), "--out", str(out)]
+        words = ["optimize", str(model), "--top", str(args.top), "--budget", str(args.budget), "--out", str(out), *way]
         row["optimize"] = steps.run("optimize", *words, "--deadline", str(args.deadline))
         row["problems"] = {file.stem: file.read_text() for file in sorted(out.glob("line*.py"))}
         arms = [str(patched)] if patched.is_file() else []
@@ -109,6 +111,7 @@ def main() -> None:
     parser.add_argument("--top", type=int, default=3, help="lines of the profile")
     parser.add_argument("--budget", type=int, default=29, help="measurements in all")
     parser.add_argument("--deadline", type=float, default=130.0, help="seconds in all")
+    parser.add_argument("--compile", action="store_true", help="judge under torch.compile")
     parser.add_argument("--seconds", type=float, default=4.0, help="of timing each pair in the plain process")
     args = parser.parse_args()
     until = time.monotonic() + args.limit_s
