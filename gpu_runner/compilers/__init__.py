@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from forewarp.core import serde
 from forewarp.core.errors import CandidateError
@@ -28,16 +28,11 @@ THREADS = 4
 """Specialisations of one candidate that are compiled at once."""
 
 
-class Backend(Protocol):
-    """One language's compiler."""
+Backend = Callable[[str, ResolvedPlan, Target, Path, str], dict[str, Any]]
+"""One language's compiler: given source, plan, target, folder and the stem of its files, return their manifest entry.
 
-    def __call__(self, source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: str) -> dict[str, Any]:
-        """Write the compiled files under `folder` and return their entry in the manifest.
-
-        It has "files", and for a GPU "kernels" by launch, or "codes" where host code launches them; for a CPU "facts".
-        Raises `CompileError`.
-        """
-        ...
+It has "files", and for a GPU "kernels" by launch, or "codes" where host code launches them; for a CPU "facts".
+"""
 
 
 def _backend(language: str, host_code: bool) -> Backend:

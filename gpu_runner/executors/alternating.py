@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
-from typing import Final, Self, TypeVar
+from typing import Final, TypeVar
 
 from forewarp.core.protocols import Subject
 from forewarp.core.values import Build, Candidate, DeviceKind, Measurement, Target, Task
@@ -89,12 +89,6 @@ class _Side:
         """Get ready for a measurement."""
         self.baton, self.ends_on = baton, int(baton.first == self.number)
         self.counts: dict[str, list[int]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.baton.pass_on(self.number, leaving=True)
 
     def __call__(self, look: TimingLook | None) -> LookAnswer:
         """End a turn where it is time to; say that a workload is done by an answer that leaves out what follows."""

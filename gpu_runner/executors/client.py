@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 from weakref import WeakSet
 
 from forewarp.core import serde
@@ -41,22 +41,6 @@ _WARNING = re.compile(r"^\S+:\d+: \w*Warning: .*\n?(?:  .*\n?)?", re.MULTILINE)
 """A warning of Python's with the line that gave it: torch has many, none of which tells why a process ended."""
 OnLook = Callable[[TimingLook | None], LookAnswer]
 """Given a look, say how to go on; given None, when timing may begin."""
-
-
-class Turn(Protocol):
-    """One side of a measurement that another process takes turns with; its turn begins when timing may."""
-
-    def __enter__(self) -> object:
-        """Begin to prepare the measurement."""
-        ...
-
-    def __exit__(self, *_: object) -> None:
-        """Leave all turns to the other side."""
-        ...
-
-    def __call__(self, look: TimingLook | None, /) -> LookAnswer:
-        """Answer a look, at the end of a turn only once the next one begins."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

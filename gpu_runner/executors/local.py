@@ -30,7 +30,7 @@ from forewarp.gpu_runner.compilers.extension import settings
 from forewarp.gpu_runner.devices import known_targets
 from forewarp.gpu_runner.executors import verdicts
 from forewarp.gpu_runner.executors.artifacts import Builds, cached, key_of, manifest_of
-from forewarp.gpu_runner.executors.client import OnLook, Reply, Turn, WorkerClient
+from forewarp.gpu_runner.executors.client import OnLook, Reply, WorkerClient
 from forewarp.gpu_runner.executors.launcher import LauncherClient, LaunchOutcome
 from forewarp.gpu_runner.executors.traces import Traces
 from forewarp.gpu_runner.formats import candidate as candidates
@@ -111,7 +111,7 @@ class LocalExecutor:
         python: str = sys.executable,
         cache: Path | None = None,
         index: int = 0,
-        turn: Turn | None = None,
+        turn: OnLook | None = None,
     ) -> None:
         """`python` is the interpreter whose torch and Triton are used, `cache` where compiled candidates are kept.
 
@@ -365,7 +365,7 @@ class LocalExecutor:
             launch_plans=self._plans(signatures, "launched") if launched else (),
         )
         looks: OnLook = self._turn or verdicts.Looks(self._target, beat)
-        with self._device, self._turn or self.held():
+        with self._device, contextlib.nullcontext() if self._turn else self.held():
             if launched:
                 done = self._launcher.measure(job, task.sha256, looks, limit_s)
                 if self._turn is None:  # what opens the device would disturb the other's timing

@@ -146,17 +146,9 @@ class MemsetNode(ctypes.Structure):
 
 class _CopyEnd(ctypes.Structure):
     _fields_ = [
-        ("x", ctypes.c_size_t),
-        ("y", ctypes.c_size_t),
-        ("z", ctypes.c_size_t),
-        ("level", ctypes.c_size_t),
-        ("kind", ctypes.c_uint),
-        ("host", Handle),
-        ("device", ctypes.c_uint64),
-        ("array", Handle),
-        ("reserved", Handle),
-        ("pitch", ctypes.c_size_t),
-        ("height", ctypes.c_size_t),
+        *[(name, ctypes.c_size_t) for name in ("x", "y", "z", "level")],
+        *[("kind", ctypes.c_uint), ("host", Handle), ("device", ctypes.c_uint64), ("array", Handle)],
+        *[("reserved", Handle), ("pitch", ctypes.c_size_t), ("height", ctypes.c_size_t)],
     ]
 
 
@@ -164,11 +156,8 @@ class CopyNode(ctypes.Structure):
     """CUDA_MEMCPY3D."""
 
     _fields_ = [
-        ("source", _CopyEnd),
-        ("target", _CopyEnd),
-        ("width", ctypes.c_size_t),
-        ("height", ctypes.c_size_t),
-        ("depth", ctypes.c_size_t),
+        *[("source", _CopyEnd), ("target", _CopyEnd)],
+        *[(name, ctypes.c_size_t) for name in ("width", "height", "depth")],
     ]
 
 
@@ -176,9 +165,7 @@ class EdgeData(ctypes.Structure):
     """CUgraphEdgeData: not all zero for launches that may begin before the one before them has ended."""
 
     _fields_ = [
-        ("from_port", ctypes.c_ubyte),
-        ("to_port", ctypes.c_ubyte),
-        ("kind", ctypes.c_ubyte),
+        *[(name, ctypes.c_ubyte) for name in ("from_port", "to_port", "kind")],
         ("reserved", ctypes.c_ubyte * 5),
     ]
 
@@ -189,10 +176,8 @@ class _Location(ctypes.Structure):
 
 class _AllocationFlags(ctypes.Structure):
     _fields_ = [
-        ("compression", ctypes.c_ubyte),
-        ("direct_access", ctypes.c_ubyte),
-        ("usage", ctypes.c_ushort),
-        ("reserved", ctypes.c_ubyte * 4),
+        *[("compression", ctypes.c_ubyte), ("direct_access", ctypes.c_ubyte)],
+        *[("usage", ctypes.c_ushort), ("reserved", ctypes.c_ubyte * 4)],
     ]
 
 
@@ -200,11 +185,8 @@ class AllocationProperties(ctypes.Structure):
     """CUmemAllocationProp."""
 
     _fields_ = [
-        ("kind", ctypes.c_int),
-        ("handles", ctypes.c_int),
-        ("location", _Location),
-        ("security", Handle),
-        ("flags", _AllocationFlags),
+        *[("kind", ctypes.c_int), ("handles", ctypes.c_int), ("location", _Location)],
+        *[("security", Handle), ("flags", _AllocationFlags)],
     ]
 
 

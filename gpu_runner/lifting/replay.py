@@ -115,10 +115,6 @@ class Lifted:
         chunks = {self._window.chunk_of(address) for address in places}
         return [a for a in program.scratch if self._window.chunk_of(a) not in chunks]
 
-    def state_of(self, workload: str) -> dict[str, torch.Tensor]:
-        """Return the buffers that a call of the module changes, by `state_dict` key."""
-        return {key: place.tensor() for key, place in self.programs[workload].state}
-
     def runner(self, workload: str) -> LiftedRunner:
         """Return the runner of the program of a workload."""
         return LiftedRunner(self.programs[workload], self._modules)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -60,27 +61,16 @@ def foreign() -> list[str]:
 @contextlib.contextmanager
 def redirected(paths: Sequence[str], stream: int, *, waiting: bool = False) -> Generator[None]:
     """Redirect the libraries' work on the default stream to `stream`; unless `waiting`, waits return at once."""
-    places = [place for path in paths for place in _places(path) if not (waiting and place.name in _WAITS)]
     runtime = next((p for p in _libraries() if "libcudart.so" in p), None)
-    if runtime is None:
-        places = []
-    kept: list[tuple[_Place, int]] = []
     hooks = dict(_hooks(ctypes.CDLL(runtime), stream)) if runtime else {}
-    waits = [(torch.cuda, "synchronize"), (torch.cuda.Stream, "synchronize"), (torch.cuda.Event, "synchronize")]
-    if waiting:
-        waits = []
-    own = [getattr(home, name) for home, name in waits]
-    try:
-        for place in places:
-            kept.append((place, place.swap(ctypes.cast(hooks[place.name], Handle).value or 0)))
-        for home, name in waits:
-            setattr(home, name, _pass)
+    left = _WAITS if waiting else ()
+    with contextlib.ExitStack() as stack:
+        for place in (place for path in paths for place in _places(path) if place.name in hooks.keys() - left):
+            before = place.swap(ctypes.cast(hooks[place.name], Handle).value or 0)
+            stack.callback(place.swap, before)
+        for home in () if waiting else (torch.cuda, torch.cuda.Stream, torch.cuda.Event):
+            stack.enter_context(mock.patch.object(home, "synchronize", _succeed))
         yield
-    finally:
-        for place, address in kept:
-            place.swap(address)
-        for (home, name), function in zip(waits, own, strict=True):
-            setattr(home, name, function)
 
 
 def _hooks(runtime: ctypes.CDLL, stream: int) -> Iterator[tuple[str, Any]]:
@@ -117,11 +107,7 @@ def _hooks(runtime: ctypes.CDLL, stream: int) -> Iterator[tuple[str, Any]]:
         yield name, ctypes.CFUNCTYPE(ctypes.c_int, *types)(calls[name] if name in calls else led(name))
 
 
-def _pass(*_: object, **__: object) -> None:
-    """Return at once."""
-
-
-def _succeed(*_: object) -> int:
+def _succeed(*_: object, **__: object) -> int:
     return 0
 
 

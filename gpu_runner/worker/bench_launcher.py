@@ -183,7 +183,7 @@ class LauncherBench(Bench):
             own = _with(values, runner.inputs)
             # Compared once, for the reference as well: what it is as a program must be what it is.
             self.anchor_outputs = runner.outputs
-            return ArmBuffers([own] * len(slots), runner.outputs, self.lifted["anchor"].state_of(workload))
+            return ArmBuffers([own] * len(slots), runner.outputs, runner.state)
         if self.job.anchor is None:
             return None
         # The same buffers: where outputs lie in memory must not tell the arms apart.

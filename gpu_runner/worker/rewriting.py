@@ -76,14 +76,8 @@ def split_products() -> Generator[None]:
         return made if made is NotImplemented else made * alpha + bias * beta
 
     table: dict[Any, Any] = {aten.mm.default: product, aten.bmm.default: product, aten.addmm.default: addmm}
-    before = {op: decompositions[op] for op in table if op in decompositions}
-    decompositions.update(table)
-    try:
+    with mock.patch.dict(decompositions, table):
         yield
-    finally:
-        for op in table:
-            del decompositions[op]
-        decompositions.update(before)
 
 
 def product_constraints(shared_bytes: int) -> tuple[str, ...]:

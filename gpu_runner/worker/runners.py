@@ -268,14 +268,12 @@ class NativeRunner:
         variant = manifest["variants"][manifest["workloads"][workload]["variant"]]
         library, plan = ctypes.CDLL(str(folder / variant["files"][0])), find_plan(manifest, workload)
         self.buffers, self.wait = buffers, wait
-        self.calls: list[list[tuple[Any, list[Any]]]] = []
-        for slot in range(len(buffers.by_slot)):
-            bound: list[tuple[Any, list[Any]]] = []
-            for launch in plan.launches:
-                function = getattr(library, launch.kernel)
-                function.restype = None
-                bound.append((function, [buffers.c_argument(a, slot) for a in launch.args]))
-            self.calls.append(bound)
+        for launch in plan.launches:
+            getattr(library, launch.kernel).restype = None
+        self.calls = [
+            [(getattr(library, e.kernel), [buffers.c_argument(a, slot) for a in e.args]) for e in plan.launches]
+            for slot in range(len(buffers.by_slot))
+        ]
 
     def run(self, slot: int) -> None:
         """Call the functions in order, and wait for what they launched: a call lasts until its output is there."""

@@ -121,14 +121,10 @@ def _compile_small_kernel() -> None:
 
         from forewarp.gpu_runner.lifting.warm_kernel import add_one
 
-        before, source = dict(os.environ), cast("Any", ASTSource)
-        os.environ["TRITON_CACHE_DIR"] = cache  # or it might be found there, and nothing be compiled
-        try:
+        source = cast("Any", ASTSource)
+        with mock.patch.dict(os.environ, {"TRITON_CACHE_DIR": cache}):  # or it might be found, and nothing be compiled
             kernel = source(add_one, {"x": "*fp32", "n": "i32", "block": "constexpr"}, {(2,): 256})
             compile(kernel, GPUTarget("cuda", 80, 32))
-        finally:
-            os.environ.pop("TRITON_CACHE_DIR")
-            os.environ.update(before)
 
 
 def entry(run: str) -> Callable[[WorkerJob, Channel], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import threading
@@ -31,7 +32,8 @@ def order(first: int, stops: Sequence[int] = (STRETCHES, STRETCHES), workloads: 
     def runs(number: int) -> None:
         side = alternating._Side(number)
         side.begin(baton)
-        with side:
+        with contextlib.ExitStack() as leaving:
+            leaving.callback(baton.pass_on, number, leaving=True)
             if stops[number]:
                 side(None)
             for workload in range(workloads):
@@ -68,7 +70,8 @@ def test_no_side_times_while_the_other_one_prepares() -> None:
     def runs(number: int) -> None:
         side = alternating._Side(number)
         side.begin(baton)
-        with side:
+        with contextlib.ExitStack() as leaving:
+            leaving.callback(baton.pass_on, number, leaving=True)
             if number == 1:
                 prepared.wait(10)
                 seen.append("prepared")
@@ -92,9 +95,8 @@ def test_a_measurement_that_begins_anew_counts_anew() -> None:
     baton = alternating._Baton(0)
     side.begin(baton)
     baton.pass_on(0, leaving=True)
-    with side:
-        for samples in (4, 8, 4, 8):
-            side(look(samples))
+    for samples in (4, 8, 4, 8):
+        side(look(samples))
     assert side.counts == {"only": [4, 8]}
 
 

@@ -16,12 +16,13 @@ import shutil
 import sys
 import tempfile
 import types
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from types import CodeType
 from typing import Any
+from unittest import mock
 
 from forewarp.core.values import Candidate, Target
 from forewarp.gpu_runner.compilers import cubin
@@ -149,7 +150,9 @@ def compile_module(source: str, folder: Path, scratch: Path, *, arch: str = "") 
     scratch.mkdir(parents=True, exist_ok=True)
     tree = ast.parse(source)
     collector = Collector(scratch, at_once=_catches(tree))
-    with torch_build.installed(collector.run, collector.load), _gpu_said_to_be_there(arch):
+    # Modules for a GPU may build only where torch says that there is one.
+    gpu = mock.patch("torch.cuda.is_available", return_value=True) if arch.startswith("sm_") else nullcontext()
+    with torch_build.installed(collector.run, collector.load), gpu:
         skipped = run_module(source, scratch / "candidate.py")
         done = collector.finish()
     entries: dict[str, Any] = {}
@@ -169,20 +172,6 @@ def compile_module(source: str, folder: Path, scratch: Path, *, arch: str = "") 
     return {"extensions": entries, "skipped": skipped}
 
 
-@contextmanager
-def _gpu_said_to_be_there(arch: str) -> Generator[None]:
-    """Let modules for a GPU build what they build only where torch says that there is one."""
-    import torch
-
-    own = torch.cuda.is_available
-    if arch.startswith("sm_"):
-        torch.cuda.is_available = lambda: True
-    try:
-        yield
-    finally:
-        torch.cuda.is_available = own
-
-
 def _cubins(folder: Path, library: str, arch: str) -> list[str]:
     """Write the kernels' machine code in a library beside it; return the files' names. Compressed code is left out."""
     images = cubin.embedded_cubins((folder / library).read_bytes(), arch) if arch.startswith("sm_") else None
@@ -195,13 +184,10 @@ def _cubins(folder: Path, library: str, arch: str) -> list[str]:
 
 
 def run_module(source: str, path: Path) -> list[str]:
-    """Run a module from `path` as far as it goes, for what it asks to be built; return what failed, by line."""
-    return list(_run(ast.parse(source), source, path))
-
-
-def _run(tree: ast.Module, source: str, path: Path) -> Iterator[str]:
-    """Run a module's statements, then those that lead to a loader inside of functions; yield what failed."""
+    """Run a module from `path`, then what leads to a loader inside of functions; return what failed, by line."""
     path.write_text(source)
+    tree = ast.parse(source)
+    failed: list[str] = []
     compiler: Any = codeop.Compile()  # it keeps to the module's future statements
     compiler(tree, str(path), "exec")
     module = types.ModuleType("candidate_module")
@@ -209,7 +195,7 @@ def _run(tree: ast.Module, source: str, path: Path) -> Iterator[str]:
     sys.modules[module.__name__] = module
     try:
         for statement in tree.body:
-            yield from _try(statement, module.__dict__, path, compiler)
+            failed += _try(statement, module.__dict__, path, compiler)
         # Such as a loader called by ModelNew's constructor. What the module's own run has built is known by now.
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
@@ -218,6 +204,7 @@ def _run(tree: ast.Module, source: str, path: Path) -> Iterator[str]:
                     list(_try(statement, names, path, compiler))
     finally:
         del sys.modules[module.__name__]
+    return failed
 
 
 def _leading_to_loader(body: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -241,15 +228,8 @@ def _leading_to_loader(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 
 
 def _has_loader(statement: ast.stmt) -> bool:
-    return any(isinstance(node, ast.Call) and _called(node) in _LOADERS for node in ast.walk(statement))
-
-
-def _called(node: ast.Call) -> str:
-    match node.func:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case _:
-            return ""
+    called = (node.func for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return any(getattr(f, "id", getattr(f, "attr", "")) in _LOADERS for f in called)
 
 
 def _try(statement: ast.stmt, names: dict[str, Any], path: Path, compiler: Callable[..., CodeType]) -> Iterator[str]:
