@@ -36,19 +36,26 @@ SECRET_FILES = (
     *("hosts.yml", "hosts.yaml", "wallet.dat", "*.wallet", "utc--*", "*.p8", "*.keytab", "krb5cc_*", "*.agekey"),
     *("rclone.conf", ".rclone.conf", ".authinfo", ".dockerconfigjson", "client_secret*.json", "token.json"),
     *("tokens.json", "stored_tokens", "*_token", "key4.db", "logins.json", "cookies.sqlite", "cookies.txt"),
+    *("password*", "passwd*", "*api_key*", "*apikey*", ".secrets.*", ".modal.toml", ".databrickscfg"),
 )
 SECRET_FOLDERS = (
     *(".ssh", ".aws", ".azure", ".gnupg", ".kube", ".docker", ".oci", ".password-store", "gcloud"),
     *("secrets", ".secrets"),
 )
 
+WRITTEN_UNASKED = frozenset(
+    [".c", ".cc", ".cpp", ".cu", ".cuh", ".csv", ".h", ".hpp", ".json", ".log", ".md", ".ptx", ".py", ".tsv", ".txt"]
+)
+"""Suffixes of kernels, tasks, notes and results; other programs may run files of other names, or go by them."""
+
 RUN_BY_NAME = re.compile(
-    r"(conftest|sitecustomize|usercustomize|setup|noxfile)\.py|pyproject\.toml|setup\.cfg|(tox|pytest)\.ini"
-    r"|(gnu)?makefile|cmakelists\.txt|package\.json",
+    r"(conf|conftest|dodo|fabfile|hatch_build|manage|noxfile|setup|sitecustomize|tasks|usercustomize)\.py"
+    r"|(requirements|constraints).*\.txt|cmakelists\.txt|(agents|claude|gemini)(\..*)?\.md"
+    r"|(package|tsconfig|mcp|composer|deno)\.json",
     re.IGNORECASE,
 )
 PACKAGES = frozenset(["site-packages", "dist-packages", "node_modules"])
-"""Names of files that other programs run or go by, and of folders with packages."""
+"""Names of files with these suffixes that other programs and agents run or go by, and of folders with packages."""
 
 MOST_OF_ONE, MOST_OF_ALL = 64_000, 200_000
 """Characters of one mentioned file, and of all mentioned files of a prompt."""
@@ -64,6 +71,7 @@ MOST_SEARCHED = 2 << 20
 
 _LONGEST_LINE, _LONGEST_PATTERN = 8000, 200
 _MOST_LINKS = 40
+_COPY = re.compile(r"(~|\.(bak|backup|old|orig|save|sw[op]|tmp|\d+))+$")  # what editors and programs add to copies
 _MENTION = re.compile(r'(?<![\w@.])@(?:"([^"\n]+)"|([^\s"@]+))')
 _TEXT_SUFFIXES = (
     *(".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".ptx", ".py"),
@@ -134,10 +142,11 @@ def refuse_secrets(path: Path, name: str) -> None:
 def secret(path: Path) -> str:
     """Return the pattern that marks a path as holding secrets, "" if none fits; case is ignored."""
     *folders, name = (part.lower() for part in path.parts)
+    name = _COPY.sub("", name) or name
     if path.parts[:2] == ("/", "proc"):
         return "/proc/"
-    if name == "config" and folders[-1:] == [".git"]:
-        return ".git/config"  # addresses of remotes may hold a token
+    if name in ("config", "config.worktree") and ".git" in folders:
+        return ".git/config"  # addresses of remotes may hold a token, those of submodules too
     held = next((f"{part}/" for part in folders if part in SECRET_FOLDERS), "")
     return held or next((pattern for pattern in SECRET_FILES if fnmatchcase(name, pattern)), "")
 
@@ -170,7 +179,8 @@ def approval_reasons(folder: Path, path: str | Path, text: str) -> list[str]:
         reasons.append("it is executable")
     elif text.lstrip("\ufeff").startswith("#!") or _first_bytes(target) == b"#!":
         reasons.append("it is a script: its first line names the program that runs it")
-    if RUN_BY_NAME.fullmatch(target.name) or target.suffix == ".pth" or PACKAGES & {*target.parts}:
+    usual = target.name in ("task.toml", "task.yml") or target.suffix.lower() in WRITTEN_UNASKED
+    if not usual or RUN_BY_NAME.fullmatch(target.name) or PACKAGES & {*target.parts}:
         reasons.append("other programs run it, or do what it says, because of its name or place")
     if shadowed := _shadowed(target):
         reasons.append(f"Python programs that start beside it import it in place of their module {shadowed}")

@@ -48,6 +48,8 @@ SECRETS = [
         "deploy_rsa",
         "prod.env.bak",
     ),
+    *("terraform.tfstate.backup", "key.pem.old", ".secrets.toml", "password.txt", "OPENAI_API_KEY", ".env~", "token.1"),
+    *(".git/modules/x/config", ".modal.toml"),
     *(".ssh/config", ".aws/config", "home/.kube/config", ".docker/config.json", "secrets/db.txt", "token"),
 ]
 OPEN = ["kernel.cu", "tokenizer.py", "environment.yml", "keys.py", "monkey.py", "proc/k.cpp", ".clang-format", "key.md"]
@@ -219,6 +221,13 @@ WRITES = {
     "script with a byte order mark": ("build.sh", "\ufeff#!/bin/sh\n", "first line"),
     "executable": ("run.py", "print()\n", "executable"),
     "run by its name": ("Makefile", "all:\n", "name or place"),
+    "read by pip": ("requirements-dev.txt", "x\n", "name or place"),
+    "told to the next agent": ("AGENTS.md", "x\n", "name or place"),
+    "told to the next agent, below": ("sub/Claude.local.md", "x\n", "name or place"),
+    "compiled by cargo": ("build.rs", "x\n", "name or place"),
+    "settings of a linter": ("pylintrc", "x\n", "name or place"),
+    "opened by an editor": ("p.code-workspace", "{}\n", "name or place"),
+    "run when documents are built": ("docs/conf.py", "x\n", "name or place"),
     "read by Python when it starts": ("venv/lib/site-packages/x.pth", "import os\n", "name or place"),
     "in place of an installed module": ("torch.py", "x\n", "in place of their module torch"),
     "in place of a module of Python": ("json/__init__.py", "x\n", "in place of their module json"),
