@@ -44,7 +44,7 @@ SECRET_FOLDERS = (
 )
 
 WRITTEN_UNASKED = frozenset(
-    [".c", ".cc", ".cpp", ".cu", ".cuh", ".csv", ".h", ".hpp", ".json", ".log", ".md", ".ptx", ".py", ".tsv", ".txt"]
+    (*(".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".ptx", ".py"), *(".csv", ".json", ".log", ".md", ".txt"))
 )
 """Suffixes of kernels, tasks, notes and results; other programs may run files of other names, or go by them."""
 

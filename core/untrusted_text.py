@@ -19,7 +19,7 @@ _CONTROLS = (
 _SURROGATES = "\ud800-\udfff"  # bytes of a file name that are not UTF-8
 _UNPRINTABLE = re.compile(f"[\x00-\x08\x0b-\x1f{_CONTROLS}{_SURROGATES}]")
 _UNESCAPED = re.compile(f"[{_CONTROLS}{_SURROGATES}]")
-_FORMULA = ("=", "+", "-", "@", "\t", "\n", "＝", "＋", "－", "＠")
+_FORMULA = re.compile(r"""(^|[;|"'\t\n])(\s*)(?=[=+\-@＝＋－＠])""")  # also where other programs split
 UNREADABLE = "\ufffd"
 
 
@@ -65,8 +65,7 @@ def clip(text: str, limit: int = 2000) -> str:
 
 def spreadsheet_cell(text: str) -> str:
     """Return text for a cell of a CSV file, with a ' before what a spreadsheet would run as a formula."""
-    clean = printable(text).strip()
-    return f"'{clean}" if clean.startswith(_FORMULA) else clean
+    return _FORMULA.sub(r"\1\2'", printable(text).strip())
 
 
 def escaped_json(document: str) -> str:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+import io
 import json
 
 import pytest
@@ -59,6 +61,15 @@ def test_no_cell_is_a_formula(begins: str) -> None:
     assert cell.startswith("'")
     assert cell.endswith("HYPERLINK(1)")
     assert spreadsheet_cell("a=b") == "a=b"
+
+
+@pytest.mark.parametrize("between", [";", '";', "|", "\n", "\t", "; \t", '"'])
+@pytest.mark.parametrize("split_at", ",;|\t")
+def test_no_cell_is_a_formula_whatever_a_spreadsheet_splits_at(between: str, split_at: str) -> None:
+    text = io.StringIO()
+    csv.writer(text).writerow(["kernel", spreadsheet_cell(f"x{between}=1+1"), "end"])
+    rows = csv.reader(io.StringIO(text.getvalue(), newline=""), delimiter=split_at)
+    assert not [cell for row in rows for cell in row if cell.lstrip(' "').startswith("=")]
 
 
 @pytest.mark.parametrize("text", [*HOSTILE.values(), "\udcff", "plain ü 日本"])
