@@ -24,10 +24,10 @@ import numpy as np
 from forewarp.core.errors import UsageError
 from forewarp.core.values import Target
 from forewarp.gpu_runner import devices
-from forewarp.tuning import forecasts, physics
+from forewarp.tuning import forecasts, inductor, physics
 from forewarp.tuning.catching import key_of, space_of
 from forewarp.tuning.locks import Lock, LockKey, text_digest
-from forewarp.tuning.space import Space
+from forewarp.tuning.space import ArgumentValue, Space
 
 CARD = "FOREWARP_CARD"
 """Variable that names the card to forecast for, such as h200, where this machine's GPU is not meant."""
@@ -93,6 +93,10 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
 
         prune_configs.of_forewarp = True  # pyright: ignore[reportFunctionMemberAccess]
         self._undo = contextlib.ExitStack()
+        if keep is not None:
+            self._undo.enter_context(
+                inductor.changed(self._compiled, lambda: f"{keep} {card} {forecasts.version()} {lock or ''}")
+            )
         for name, own, changed in (("prune_configs", own_prune, prune_configs), ("_bench", own_bench, bench)):
             self._undo.callback(setattr, tuners, name, own)
             setattr(tuners, name, changed)
@@ -107,36 +111,51 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
     def _decide(self, tuner: Any, kwargs: Mapping[str, Any], configs: Sequence[Any]) -> Sequence[Any]:
         if len(configs) < 2:
             return configs
-        space, target = space_of(tuner, tuner.nargs, kwargs, configs), chosen_card(self._card)
-        labels = [c.label for c in space.configurations]
-        key = LockKey.of(space, key_of(tuner, space), target)
+        space = space_of(tuner, tuner.nargs, kwargs, configs)
+        places, ranked = self._choose(space, key_of(tuner, space))
+        if self._keep is None:
+            self._thread.forecasts = configs, ranked
+            return configs
+        if len(places) == 1:
+            self._thread.single = configs[places[0]]
+        return [configs[i] for i in places]
+
+    def _compiled(self, launch_of: inductor.LaunchOf, count: int) -> Sequence[int]:
+        """Return the places of the configurations that Inductor keeps, all where no forecast can be made."""
+        if count > (self._keep or count):
+            try:
+                space, names = launch_of()
+                return self._choose(space, {n: v for n, v in space.arguments.items() if n in names})[0]
+            except Exception as e:
+                warn(e)
+        return range(count)
+
+    def _choose(self, space: Space, call: Mapping[str, ArgumentValue]) -> tuple[list[int], Ranking | None]:
+        """Return the places of the configurations to keep, with the forecasts if these decided; note the choice."""
+        target, labels, ranked = chosen_card(self._card), [c.label for c in space.configurations], None
+        key = LockKey.of(space, call, target)
         locked, stale = self._lock.find(key, labels) if self._lock else (None, "")
         if stale:
             tell(stale)
         if locked is not None:
-            kept = [configs[labels.index(locked)]]
+            places = [labels.index(locked)]
         else:
-            ranked = Ranking.of(space, target, configs)
-            self._thread.forecasts = ranked
-            kept = [configs[i] for i in ranked.order[: self._keep]]
-        best = labels[configs.index(kept[0])]
-        self.choices.append(Choice(space.kernel, best, len(configs), len(kept), locked is not None))
-        if self._keep is None:
-            return configs
-        if len(kept) == 1:
-            self._thread.single = kept[0]
-            if self._lock and locked is None:
-                try:
-                    self._lock.keep(key, best)
-                except OSError as e:
-                    tell(f"the choice of {space.kernel} could not be written to the lock file: {e}")
-        return kept
+            ranked = Ranking.of(space, target)
+            places = ranked.order[: self._keep]
+        best = labels[places[0]]
+        self.choices.append(Choice(space.kernel, best, len(labels), len(places), locked is not None))
+        if self._lock and locked is None:
+            try:
+                self._lock.keep(key, best)
+            except OSError as e:
+                tell(f"the choice of {space.kernel} could not be written to the lock file: {e}")
+        return places, ranked
 
     def _learn(self, config: Any, timed: Any) -> None:
-        ranked: Ranking | None = getattr(self._thread, "forecasts", None)
+        configs, ranked = getattr(self._thread, "forecasts", None) or ((), None)
         milliseconds = timed[0] if isinstance(timed, Sequence) else timed
         if ranked is not None and np.isfinite(milliseconds) and milliseconds > 0:
-            place = next(i for i, c in enumerate(ranked.configs) if c is config)
+            place = next(i for i, c in enumerate(configs) if c is config)
             octaves = float(np.log2(milliseconds * 1e-3 / ranked.seconds[place]))
             _HEARD.setdefault(ranked.text, {}).setdefault(ranked.labels[place], []).append(octaves)
 
@@ -146,16 +165,15 @@ class Ranking:
     """Forecasts of the configurations of a launch; `text` names the kernel's."""
 
     text: str
-    configs: Sequence[Any]
     labels: Sequence[str]
     seconds: physics.Numbers
 
     @classmethod
-    def of(cls, space: Space, target: Target, configs: Sequence[Any]) -> Ranking:
+    def of(cls, space: Space, target: Target) -> Ranking:
         """Forecast configurations; raises `NotCounted` where the kernel's text cannot be followed."""
         text, labels = text_digest(space), [c.label for c in space.configurations]
         seconds = _corrected(text, labels, forecasts.forecast(space, target).seconds)
-        return cls(text, configs, labels, seconds)
+        return cls(text, labels, seconds)
 
     @property
     def order(self) -> list[int]:
@@ -201,7 +219,7 @@ def prune(keep: int = 8, *, card: str | None = None) -> Callable[..., list[Any]]
             return list(configs)
         try:
             space = space_of(_calling_tuner(), named_args, keywords, configs)
-            ranked = Ranking.of(space, chosen_card(card), configs)
+            ranked = Ranking.of(space, chosen_card(card))
             return [configs[i] for i in ranked.order[:keep]]
         except Exception as e:
             warn(e)
@@ -228,7 +246,7 @@ def perf_model(card: str | None = None) -> Callable[..., float]:
             own = config.all_kwargs()
             arguments = {n: v for n, v in everything.items() if n in tuner.arg_names and n not in own}
             space = space_of(tuner, arguments, {"grid": everything.get("grid")}, [config])
-            ranked = Ranking.of(space, chosen_card(card), [config])
+            ranked = Ranking.of(space, chosen_card(card))
             return float(ranked.seconds[0]) * 1e3
         except Exception as e:
             warn(e)

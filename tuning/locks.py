@@ -52,6 +52,9 @@ class Lock:
         self._path = path
         self._choices = self._read()
 
+    def __str__(self) -> str:
+        return json.dumps(self._choices)
+
     def find(self, key: LockKey, labels: Sequence[str]) -> tuple[str | None, str]:
         """Return the label among `labels` that is locked for a key, if one is, and what is stale about the file."""
         if str(key) not in self._choices:

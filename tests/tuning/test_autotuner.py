@@ -75,7 +75,7 @@ def test_only_what_is_kept_is_benchmarked(run: Run, case: str, benchmarked: int)
 
 def test_of_configurations_that_are_forecast_alike_one_stands_for_all() -> None:
     seconds = np.array([2.0, 1.0, 1.0, 3.0])
-    ranking = autotuner.Ranking("text", list("dabc"), list("dabc"), seconds)
+    ranking = autotuner.Ranking("text", list("dabc"), seconds)
     assert ranking.order == [1, 0, 3, 2]
 
 
@@ -237,3 +237,40 @@ def test_hooks_step_aside_under_torch_compile(tmp_path: Path, hook: str, kept: s
     path.write_text(COMPILED)
     done = subprocess.run([sys.executable, path, hook], capture_output=True, text=True, check=False)
     assert done.stdout.split() == [kept], done.stderr
+
+
+def compiled(tmp_path: Path, case: str, **given: object) -> dict[str, Any]:
+    command = [sys.executable, HOME / "compiled.py", case, json.dumps(given)]
+    environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["static", "dynamic"])
+def test_inductor_is_given_what_is_kept_of_a_kernel(tmp_path: Path, case: str) -> None:
+    found = compiled(tmp_path, case, keep=1)
+    # Graphs that were stored before are not taken, nor are these afterwards.
+    assert found["before"] == found["after"] == [[64, 256, 1024], ["PrecomputedGrid"]]
+    assert (len(found["during"][0]), found["during"][1]) == (1, ["FixedGrid"])
+    assert found["choices"] == [["copy", 3, 1, False]]
+    assert not found["told"]
+
+
+@pytest.mark.slow
+def test_a_lock_file_holds_under_inductor(tmp_path: Path) -> None:
+    lock = tmp_path / "forewarp.lock.json"
+    compiled(tmp_path, "static", lock=str(lock))
+    document = json.loads(lock.read_text())
+    (choice,) = document["choices"].values()
+    choice["configuration"] = "BLOCK=1024 num_warps=4 num_stages=3"
+    lock.write_text(json.dumps(document))
+    found = compiled(tmp_path, "static", lock=str(lock))
+    assert (found["during"][0], found["choices"]) == ([1024], [["copy", 3, 1, True]])
+
+
+@pytest.mark.slow
+def test_inductor_times_what_is_kept_and_stores_no_best_of_it(tmp_path: Path) -> None:
+    found = compiled(tmp_path, "own", keep=1)
+    assert found["during"] == [[1024], False]
