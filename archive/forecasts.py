@@ -54,7 +54,6 @@ _FIELDS = tuple(f for f in fields(RecordedForecast) if f.name != "probabilities"
 
 
 def beside(pool: Path) -> Path:
-    """Return where the forecasts that belong to a pool lie."""
     return pool.with_name(f"{pool.stem}.forecasts.parquet")
 
 

@@ -15,7 +15,6 @@ SCHEMA = Path(__file__).parent / "schema"
 
 
 def steps() -> list[str]:
-    """Return the names of all steps in their order."""
     return sorted(path.stem for path in SCHEMA.glob("*.sql"))
 
 
@@ -39,7 +38,6 @@ def check_ours(db: sqlite3.Connection, path: Path) -> None:
 
 
 def pending(db: sqlite3.Connection) -> list[str]:
-    """Return the steps that this file has not seen."""
     applied = _applied(db)
     return [step for step in steps() if step not in applied]
 

@@ -103,7 +103,6 @@ class CandidateRow:
 
     @classmethod
     def proposed(cls, number: int, round: int, position: int, proposal: Proposal) -> Self:
-        """Return the row of a new proposal, before the gate."""
         p = proposal
         return cls(
             *(number, round, position, p.candidate, p.proposer, p.parent, p.mate, p.operator, p.note, p.cost, p.plan),

@@ -87,7 +87,6 @@ class Salvage:
 
     @property
     def sound(self) -> bool:
-        """True if nothing is lost."""
         return not self.lost
 
 

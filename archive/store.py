@@ -354,7 +354,6 @@ class Archive(Connection):
         self._insert("holdout", "OR REPLACE", run=run, kernel=kernel, data=data)
 
     def add_spend(self, run: str | None, kind: SpendKind, amount: float, ref: str = "") -> None:
-        """Append one entry to the ledger."""
         self._insert("spend", run=run, kind=kind, amount=float(amount), ref=ref, time=_now())
 
     def add_lost(self, run: str | None, seconds: float, ref: str) -> None:

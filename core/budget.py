@@ -39,7 +39,6 @@ class Spend:
     wall_s: float = 0.0
 
     def of(self, currency: str) -> float:
-        """Return the amount of one currency."""
         return cast("float", getattr(self, currency))
 
     def __add__(self, other: Spend) -> Spend:
@@ -91,7 +90,6 @@ class Budget:
         return None if cap is None else max(0, cap - spend.of(currency))
 
     def spent_words(self, currency: str) -> str:
-        """Return the sentence that says of a currency that it is used up."""
         cap = cast("float", getattr(self, currency))
         return f"the budget of {cap if isinstance(cap, int) else f'{cap:g}'} {UNITS[currency]} is spent"
 

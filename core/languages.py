@@ -28,10 +28,8 @@ C_SUFFIXES: Mapping[str, Language] = {s: name for name in ("cpp", "cuda") for s 
 
 
 def languages_on(kind: DeviceKind) -> tuple[Language, ...]:
-    """Return the languages of the kernels that a kind of device runs."""
     return tuple(name for name, traits in LANGUAGES.items() if kind in traits.devices)
 
 
 def suffix_of(language: Language) -> str:
-    """Return the usual suffix of a file in a language."""
     return LANGUAGES[language].suffixes[0]

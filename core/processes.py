@@ -70,7 +70,6 @@ def pause(pid: int) -> None:
 
 
 def go_on(pid: int) -> None:
-    """Let a process go on that was stopped."""
     _signal(pid, signal.SIGCONT)
 
 

@@ -51,5 +51,4 @@ class Trees:
 
     @staticmethod
     def of_arrays(stored: Mapping[str, Any], prefix: str) -> Trees:
-        """Build trees from the arrays of a model's file, under names that begin with `prefix`."""
         return Trees(*(stored[f"{prefix}.{name}"] for name in _FIELDS), scale=float(stored[f"{prefix}.scale"]))

@@ -77,7 +77,6 @@ class Dispatch:
 
     @property
     def names(self) -> str:
-        """Return a text with the names that the parts define."""
         return "".join(self.parts[:-1]) + TABLE_NAMES
 
 
@@ -182,7 +181,6 @@ def _launcher(winning: Winning, source: Expression | None, *, host_code: bool) -
 
 
 def part(name: str) -> str:
-    """Return the text of a file of `drop_in`."""
     return (_PARTS / name).read_text(encoding="utf-8")
 
 
@@ -285,7 +283,6 @@ def _tables(winning: Winning, cases: Sequence[Mapping[str, Any]]) -> str:
 
 
 def docstring(evidence: Sequence[str]) -> str:
-    """Return lines as a docstring."""
     text = "\n".join(evidence).replace("\\", "\\\\").replace('"""', "'''")
     return f'"""{text}\n"""'
 

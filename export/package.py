@@ -68,7 +68,6 @@ class Op:
 
     @property
     def parameters(self) -> tuple[OpParameter, ...]:
-        """Return all parameters in order."""
         return (*self.values, *self.state, *self.numbers)
 
     @property
@@ -88,12 +87,10 @@ class Op:
 
     @property
     def result(self) -> str:
-        """Return the type of what it returns."""
         return "torch.Tensor" if self.outputs == 1 else f"tuple[{', '.join(['torch.Tensor'] * self.outputs)}]"
 
     @property
     def schema(self) -> str:
-        """Return the op's schema, without its name."""
         results = "Tensor" if self.outputs == 1 else f"({', '.join(['Tensor'] * self.outputs)})"
         return f"({', '.join(p.schema for p in self.parameters)}) -> {results}"
 
@@ -164,7 +161,6 @@ def _dispatch(winning: Winning, name: str, module: str) -> tuple[Dispatch, str, 
 
 
 def _backward_files(backward: BackwardKernel, name: str) -> dict[str, str]:
-    """Return the files of a kernel of gradients."""
     dispatch, kernel, imports = _dispatch(backward.winning, name, "backward_kernel")
     guard, launcher, tables = dispatch.parts
     texts = [guard, module_text.filled(launcher, {"_KERNELS": Expression("vars(_kernel)")}), tables]

@@ -61,5 +61,4 @@ class CheckJob(TaskJob):
 
     @property
     def device(self) -> DeviceKind:
-        """The CPU, whatever the target."""
         return "cpu"

@@ -71,7 +71,6 @@ def of_trace(trace: Trace, signatures: Sequence[Signature], target: Target) -> I
 
 
 def gradient(trace: Trace, target: Target) -> Mapping[str, tuple[Launch, ...]]:
-    """Describe by workload the launches of a traced module's gradient."""
     reader = _Reader(trace, target)
     return {name: reader.launches(w.backward) for name, w in trace.workloads.items()}
 

@@ -230,7 +230,6 @@ class _Recorder:
         self.facts = {name: _facts(name, value) for name, value in values.items()}
 
     def add(self, node: torch.fx.Node) -> None:
-        """Run one node."""
         if node.op != "call_function" or isinstance(node.target, HigherOrderOperator):
             raise NoGraph(
                 f"the model has {node.target}, an operation that holds a graph of its own, which cannot be written out"

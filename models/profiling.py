@@ -48,7 +48,6 @@ _NARROWER = 0.25
 
 
 def run(job: ProfileJob, answer: Channel) -> None:
-    """Answer with a model's profile, or with why there is none."""
     if job.device == "cpu":
         memory.bound_host()
     answer.send(run_confined(job, job.device, lambda: _checked(job, partial(_profile, job))))
@@ -182,7 +181,6 @@ def _marked(events: Iterable[Any]) -> Iterator[tuple[int, Any]]:
 
 
 def _launched(event: Any) -> list[Any]:
-    """Return the kernels that were launched within an event."""
     own = [k for k in event.kernels if not k.name.startswith(_MARK)]
     return own + [kernel for child in event.cpu_children for kernel in _launched(child)]
 

@@ -187,6 +187,5 @@ def to_data(event: Event) -> dict[str, Any]:
 
 
 def from_data(kind: str, data: Mapping[str, Any]) -> Event:
-    """Build the event of type `kind` from its fields, as the archive keeps them."""
     event: Event = serde.from_data(_KINDS[kind], data)
     return event

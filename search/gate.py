@@ -185,7 +185,6 @@ class Gate:
 
 
 def _gated(compiled: Callable[[], Build]) -> GateAnswer:
-    """Return what a compile says of a candidate."""
     try:
         build = compiled()
     except CandidateError as e:

@@ -34,7 +34,6 @@ def check(run: RunRow) -> None:
 
 
 def owner() -> str:
-    """Return the mark of this process."""
     pid = os.getpid()
     return f"{socket.gethostname()}:{pid}:{processes.began(pid)}"
 

@@ -106,7 +106,6 @@ class Search:
             yield from self._ended()
 
     def run(self) -> RunSummary:
-        """Do all the work without looking at the events, and return the summary."""
         for _ in self.events():
             pass
         return self.summary()
@@ -119,11 +118,9 @@ class Search:
         self._run.stop.set()
 
     def summary(self) -> RunSummary:
-        """Return the summary of the run so far."""
         return summarise(self._run.archive, self.run_id)
 
     def _ended(self) -> Generator[Event]:
-        """Do the work, and record the reason if it ends early."""
         try:
             yield from self._work()
         except (KeyboardInterrupt, GeneratorExit):

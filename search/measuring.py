@@ -71,7 +71,6 @@ def _measure_at_once(run: SearchRun, waiting: deque[CandidateRow], purpose: Purp
 
 
 def record_gated(run: SearchRun, row: CandidateRow, gated: GateAnswer) -> Generator[Event]:
-    """Record what the gate says of a candidate."""
     with run.step() as happened:
         kept = run.archive.set_outcome(row.proposal, gated.outcome, gated.reason, gated.build)
         where = run.id, run.round, row.candidate.sha256
@@ -87,7 +86,6 @@ def record_gated(run: SearchRun, row: CandidateRow, gated: GateAnswer) -> Genera
 
 
 def ready_gate(run: SearchRun) -> Gate:
-    """Return the run's gate, which remembers the run's candidates."""
     if run.gate is None:
         run.signatures = run.executor.describe(run.task)
         run.archive.add_signatures(run.task, run.target, run.signatures)

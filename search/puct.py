@@ -184,7 +184,6 @@ class Tree:
 
 
 def _line(node: Node) -> set[Node]:
-    """Return a node with all its ancestors and descendants."""
     return _reach(node, lambda n: n.parents) | _reach(node, lambda n: n.children)
 
 

@@ -148,7 +148,6 @@ def _decide(run: SearchRun, rows: Sequence[CandidateRow]) -> Generator[Event]:
 
 
 def decided(run: SearchRun, made: Mapping[int, Decision]) -> Generator[Event]:
-    """Record and apply decisions, by the proposals' ids."""
     number, rows = run.round, [run.state.rows[p] for p in sorted(made)]
     with run.step() as happened:
         run.archive.add_decisions(run.id, number, made)

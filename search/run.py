@@ -72,7 +72,6 @@ class SearchRun:
 
     @property
     def round(self) -> int:
-        """The round that the run is in."""
         return max(0, self.state.round)
 
     def begin(self, first: Event) -> Iterator[Event]:

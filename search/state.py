@@ -57,7 +57,6 @@ class RunState:
 
     @classmethod
     def load(cls, archive: Archive, run: str, *, forecasting: bool) -> Self:
-        """Return the state of a run, rebuilt from the archive."""
         state = cls(forecasting=forecasting)
         rows = archive.candidates(run)
         for row in rows:
@@ -70,12 +69,10 @@ class RunState:
         return state
 
     def begin(self, number: int) -> None:
-        """Enter a round."""
         if number > self.round:
             self.round, self._fresh, self._chosen = number, [], {}
 
     def put(self, row: CandidateRow) -> None:
-        """Add a new candidate, or update one whose row has changed."""
         number, decision = row.proposal, row.decision
         if number not in self.rows:
             self._seen.add(row.candidate.sha256)
@@ -114,7 +111,6 @@ class RunState:
 
     @property
     def is_decided(self) -> bool:
-        """True once the round's decisions are made."""
         return self._decided == self.round
 
     @property
@@ -124,7 +120,6 @@ class RunState:
 
     @property
     def incumbent(self) -> float | None:
-        """The best speed-up so far."""
         return self.best.measurement.speedup if self.best and self.best.measurement else None
 
     def leaders(self, share: float) -> list[CandidateRow]:
@@ -138,12 +133,10 @@ class RunState:
 
     @property
     def fresh(self) -> list[CandidateRow]:
-        """The round's own candidates, in order."""
         return [self.rows[p] for p in self._fresh]
 
     @property
     def chosen(self) -> list[CandidateRow]:
-        """Candidates that the round decided to measure, in the order decided."""
         return [self.rows[p] for p in sorted(self._chosen, key=lambda p: (self._chosen[p], p))]
 
     @property

@@ -19,7 +19,6 @@ class ConstantForecaster:
     def forecast(
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
     ) -> list[Forecast]:
-        """Return the one answer for each subject."""
         return [self._answer] * len(subjects)
 
 

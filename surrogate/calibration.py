@@ -71,7 +71,6 @@ class Outcome:
 
     @property
     def valid(self) -> bool:
-        """True if the candidate was valid."""
         return self.speedup is not None
 
 
@@ -94,7 +93,6 @@ class Calibration:
 
     @property
     def is_identity(self) -> bool:
-        """True if it leaves forecasts as they are."""
         return not any((self.spread, self.tilt, self.tails, self.valid_shift, self.valid_slope))
 
     def apply(self, forecast: Forecast) -> Forecast:
@@ -175,13 +173,11 @@ class Recalibrated:
 
     @property
     def name(self) -> str:
-        """The name of the forecaster that is corrected."""
         return self._forecaster.name
 
     def forecast(
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
     ) -> list[Forecast]:
-        """Return one corrected forecast per subject, in order."""
         raw = self._forecaster.forecast(task, target, subjects, history)
         outcomes = self.outcomes(task, target)
         outcomes.learn(history, task.name)

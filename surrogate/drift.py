@@ -50,7 +50,6 @@ class Drift:
 
     @property
     def alarmed(self) -> bool:
-        """True once the alarm has gone off."""
         return self.alarmed_at is not None
 
     def observe(self, kernel: str, forecast: Forecast, *, valid: bool, speedup: float | None) -> bool:

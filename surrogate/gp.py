@@ -59,16 +59,13 @@ class Covariance:
         return np.log(np.array([self.amplitude, self.offset, self.share, self.white, *self.lengths]))
 
     def at(self, theta: Array) -> Covariance:
-        """Return the kernel with other log hyperparameters."""
         amplitude, offset, share, white, *lengths = np.exp(theta)
         return replace(self, amplitude=amplitude, lengths=np.array(lengths), offset=offset, share=share, white=white)
 
     def between(self, rows: Array, others: Array) -> Array:
-        """Return the covariances of rows (m, d + 1) and others (n, d + 1)."""
         return self.covariance(Pairs.of(rows, others))
 
     def covariance(self, pairs: Pairs) -> Array:
-        """Return the covariances (m, n)."""
         root = np.sqrt(5.0 * pairs.squares(self.lengths))
         landscape = self.amplitude * (1.0 + root + root**2 / 3.0) * np.exp(-root)
         return self.level + self.offset * pairs.same + landscape * (pairs.same + self.share * pairs.differ)
@@ -105,7 +102,6 @@ class Pairs:
 
     @classmethod
     def of(cls, rows: Array, others: Array) -> Pairs:
-        """Compare each row with each of the others."""
         same = (rows[:, None, -1] == others[None, :, -1]).astype(float)
         apart = (rows[:, None, :-1] - others[None, :, :-1]) ** 2
         return cls(apart.reshape(same.size, -1), same, 1.0 - same)
@@ -126,14 +122,12 @@ class Posterior:
 
     @classmethod
     def of(cls, kernel: Covariance, rows: Array, y: Array, noise: Array) -> Posterior:
-        """Condition on trials."""
         covariance = kernel.between(rows, rows)
         covariance[np.diag_indices_from(covariance)] += kernel.white + noise
         factor = cholesky(covariance, lower=True, check_finite=False)
         return cls(kernel, rows, factor, cho_solve((factor, True), y, check_finite=False))
 
     def predict(self, rows: Array) -> tuple[Array, Array]:
-        """Return mean and standard deviation of a new measurement at each row."""
         k = self.kernel
         with one_thread():
             across = k.between(rows, self.rows)

@@ -54,7 +54,6 @@ class Headroom:
 
 @lru_cache(maxsize=1)
 def shipped() -> HeadroomFit:
-    """Return the fit that comes with forewarp."""
     return serde.from_data(HeadroomFit, json.loads(SHIPPED.read_text(encoding="utf-8")))
 
 

@@ -71,7 +71,6 @@ class _Residuals:
     noise: Array
 
     def chosen(self, rows: NDArray[np.bool_]) -> _Residuals:
-        """Return the residuals of these trials only."""
         return _Residuals(self.rows[rows], self.y[rows], self.noise[rows])
 
 
@@ -103,7 +102,6 @@ class LearnedForecaster:
     def forecast(
         self, task: Task, target: Target, subjects: Sequence[Subject], history: Sequence[Trial]
     ) -> list[Forecast]:
-        """Return one forecast per subject, in order."""
         if not subjects:
             return []
         start = time.perf_counter()
@@ -155,7 +153,6 @@ class LearnedForecaster:
         return "modules" if _is_module(subject) else "kernels"
 
     def _expected(self, task: Task, target: Target, everyone: Sequence[Subject], history: Sequence[Trial]) -> _Prior:
-        """Return the prior that the trees give."""
         model = self._model or pretrained.shipped()
         expected = model.expect(target, everyone)
         floors = np.array([s.build.evidence.facts["floor_s"] for s in everyone])
@@ -201,7 +198,6 @@ def _is_module(subject: Subject) -> bool:
 
 
 def _broad(count: int) -> _Prior:
-    """Return the prior of subjects that the trees do not cover."""
     one = np.ones(count)
     return _Prior(np.zeros(count), one, one * PRIOR_VALID, BROAD, math.inf, "")
 

@@ -50,7 +50,6 @@ class Weights:
 
 @lru_cache(maxsize=1)
 def shipped() -> Weights:
-    """Return the weights that come with forewarp."""
     return serde.from_data(Weights, json.loads(SHIPPED.read_text(encoding="utf-8")))
 
 

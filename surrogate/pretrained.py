@@ -92,11 +92,9 @@ class Model:
     info: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def expect(self, target: Target, subjects: Sequence[Subject]) -> ExpectedTime:
-        """Return the expectation for subjects that are all `covered`."""
         return self.expect_rows(table(self.columns, target, subjects))
 
     def expect_rows(self, rows: Array) -> ExpectedTime:
-        """Return the expectation for rows of `columns`."""
         time = self.bias + sum(
             (w * t.predict(rows) for w, t in zip(self.weights, self.times, strict=True)), np.zeros(len(rows))
         )
@@ -147,7 +145,6 @@ def load(path: Path = SHIPPED) -> Model:
 
 @lru_cache(maxsize=1)
 def shipped() -> Model:
-    """Return the model that comes with the package, read once."""
     return load()
 
 

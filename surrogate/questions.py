@@ -60,13 +60,11 @@ class Question:
 
     @property
     def text(self) -> str:
-        """The whole prompt."""
         return f"{self.shared}\n{self.own}"
 
 
 @lru_cache(maxsize=1)
 def system_prompt() -> str:
-    """Return the part of the prompt that is the same for every task."""
     table = [{"label": label, "range": span, "place": str(i)} for i, (label, span) in enumerate(bins.ranges(), 1)]
     return render("forecast_system.j2", bins=table)
 
@@ -175,7 +173,6 @@ def reference_times(history: Sequence[Trial]) -> dict[str, float]:
 
 
 def _programs(subjects: Sequence[Subject], letters: Mapping[str, str], limit: int) -> list[dict[str, str]]:
-    """Return the candidates' programs, each once."""
     found: dict[str, dict[str, str]] = {}
     for subject in subjects:
         text = listing(subject.candidate)
@@ -225,7 +222,6 @@ def _trials(
 
 
 def _differing(trial: Subject, subject: Subject) -> dict[str, float]:
-    """Return the facts of a trial that are not the subject's own, a few of them."""
     own = subject.build.evidence.facts
     found = {k: v for k, v in sorted(trial.build.evidence.facts.items()) if own.get(k) != v}
     return dict(list(found.items())[:_FACTS_SHOWN])

@@ -90,7 +90,6 @@ class OperationRates:
 
 @lru_cache(maxsize=1)
 def shipped() -> OperationRates:
-    """Return the table that comes with forewarp."""
     return serde.from_data(OperationRates, json.loads(SHIPPED.read_text(encoding="utf-8")))
 
 

@@ -33,7 +33,6 @@ class Terms:
 
     @property
     def total(self) -> float:
-        """The reward."""
         return self.correctness + self.score
 
 
@@ -80,5 +79,4 @@ def skill(mean: float, climatology: float, best: float) -> float:
 
 
 def best(shape: RewardShape) -> float:
-    """Return the highest reward that there is."""
     return 1.0 if shape == "correctness" else 2.0

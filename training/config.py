@@ -34,7 +34,6 @@ class Data(_Part):
 
     @property
     def shown(self) -> Shown:
-        """The limits on source text, as the forecaster's prompts take them."""
         return Shown(source=self.source, other_source=self.other_source)
 
 

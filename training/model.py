@@ -39,7 +39,6 @@ def without_printing(trainer: Any) -> Any:
 
 
 def package(name: str) -> Any:
-    """Return a package of the extra."""
     return import_module(name)
 
 
@@ -93,7 +92,6 @@ def adapted(model: Any, config: Config) -> Any:
 
 
 def save(model: Any, tokens: Any, folder: Path) -> None:
-    """Write adapter (or model) and tokenizer."""
     model.save_pretrained(str(folder))
     tokens.save_pretrained(str(folder))
 
@@ -118,7 +116,6 @@ class Answerer:
         self._limits, self._sequences, self._temperature = (prompt_tokens, reply_tokens), sequences, temperature
 
     def texts(self, prompts: Sequence[str]) -> list[str]:
-        """Return the model's continuation of each prompt, in order."""
         order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
         replies = [""] * len(prompts)
         for start in range(0, len(order), self._sequences):

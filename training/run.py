@@ -82,7 +82,6 @@ def ask(settings: Config, recorded: Sequence[RecordedRow], seed: int) -> list[Pr
 
 
 def fitting(settings: Config, tokenizer: Any, prompts: Sequence[PromptRow]) -> list[PromptRow]:
-    """Return the prompts that are not too long for the run."""
     texts = [chat.prompt(tokenizer, r.system, r.user) for r in prompts]
     ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
     return [r for r, i in zip(prompts, ids, strict=True) if len(i) <= settings.grpo.prompt_tokens]

@@ -99,8 +99,6 @@ def flat(row: RecordedRow, *, with_samples: bool = False) -> dict[str, Any]:
 
 
 def unflat(row: Mapping[str, Any]) -> RecordedRow:
-    """Return the row that columns of either format hold."""
-
     def read(kind: Any, column: str) -> Any:
         return serde.from_data(kind, json.loads(row[column]))
 
@@ -136,7 +134,6 @@ def raw_sha256(source: str) -> str:
 
 
 def to_json(value: Any) -> str:
-    """Return a value as compact JSON."""
     return json.dumps(serde.to_data(value), separators=(",", ":"))
 
 

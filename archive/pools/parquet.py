@@ -132,7 +132,6 @@ def columns_of(file: Path, only: Sequence[str] | None = None) -> Iterator[dict[s
 
 
 def _stored(file: Path, only: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the columns of each row as they stand in the file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

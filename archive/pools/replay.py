@@ -35,12 +35,10 @@ class ReplayExecutor:
 
     @property
     def target(self) -> Target:
-        """The device that the pool was measured on."""
         return self._target
 
     @property
     def devices(self) -> int:
-        """One candidate at a time."""
         return 1
 
     def describe(self, task: Task) -> tuple[Signature, ...]:
@@ -51,12 +49,10 @@ class ReplayExecutor:
         return self._signatures[task.sha256]
 
     def candidates(self, task: Task) -> tuple[Candidate, ...]:
-        """Return the recorded kernels of a task in the pool's order."""
         sha256 = task.sha256
         return tuple(row.candidate for (of, _), row in self._rows.items() if of == sha256)
 
     def compile(self, task: Task, candidate: Candidate) -> Build:
-        """Return the recorded build."""
         return replace(self._row(task, candidate).build, cached=True)
 
     def measure(

@@ -71,7 +71,6 @@ def place(name: str, family: str, splits: Mapping[str, str], families: Mapping[s
 
 
 def assign(row: RecordedRow, splits: Mapping[str, str], families: Mapping[str, str] | None = None) -> RecordedRow:
-    """Return the row with its family and that family's split."""
     family, split = place(row.task.name, row.origin.family or row.task.family, splits, families)
     return replace(row, origin=replace(row.origin, family=family, split=split))
 
@@ -83,7 +82,6 @@ class Leaks:
         self._seen: dict[tuple[str, str], dict[str, str]] = {}
 
     def add(self, row: Keyed) -> None:
-        """Add one row."""
         if not row.split:
             return
         shared = {

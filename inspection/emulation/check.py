@@ -51,7 +51,6 @@ class WorkloadJudgement:
         return self.status == "incorrect" or any(f.kind in FAULTS for f in self.findings)
 
     def with_message(self, message: str, **changes: Any) -> WorkloadJudgement:
-        """Return this judgement with another message."""
         return replace(self, workload=replace(self.workload, message=message), **changes)
 
     def with_note(self, note: str) -> WorkloadJudgement:
@@ -117,7 +116,6 @@ class Checker(ABC):
         """Start the candidate for a scene; yield what judges it, or the judgement of one that cannot run at all."""
 
     def check(self) -> Check:
-        """Check all workloads."""
         started, why = time.monotonic(), ""
         for kind in self.kinds:
             try:

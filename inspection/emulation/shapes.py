@@ -37,7 +37,6 @@ class Size:
     programs: int
 
     def holds(self, other: Size) -> bool:
-        """Return whether another size is no larger."""
         return other.elements <= self.elements and other.programs <= self.programs
 
 
@@ -58,7 +57,6 @@ class _Dial:
         return self.set(constants, old // 2 + (1 if old % 2 and old // 2 % 2 == 0 else 0))
 
     def set(self, constants: Constants, number: int) -> dict[str, Constant]:
-        """Return the constants with another number for this one."""
         if self.position is None:
             return {**constants, self.name: number}
         whole: Any = list(constants[self.name])  # pyright: ignore[reportArgumentType]

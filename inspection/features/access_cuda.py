@@ -69,7 +69,6 @@ _LANES = 32
 
 
 def read(text: str, plan: LaunchPlan, names: dict[str, int], found: Found) -> None:
-    """Note the accesses of every launched kernel."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
     text = re.sub(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__align__\(\d+\)(?!\s*\w+\s*\{)", " ", text)
     text = _PYTHONS.sub(r"\1_", text)
@@ -248,7 +247,6 @@ class _Reader(Evaluator):
         return choices(text)
 
     def subscript(self, node: ast.Subscript) -> Value:
-        """Return the value at an index, or its address."""
         if isinstance(node.value, ast.Call) and getattr(node.value.func, "id", "") == "_address":
             pointer = self.value(node.value.args[0])
             return combine(ast.Add, pointer, self.value(node.slice)) if isinstance(pointer, Pointer) else None
@@ -276,7 +274,6 @@ class _Reader(Evaluator):
         return self.access(combine(ast.Add, pointer, total), store=store)
 
     def access(self, pointer: Value, *, store: bool) -> Value:
-        """Note an access of all lanes."""
         if isinstance(pointer, Pointer) and pointer.offsets.ndim < 2:
             pointer = replace(pointer, offsets=np.broadcast_to(pointer.offsets, (_LANES,)))
         return super().access(pointer, store=store)

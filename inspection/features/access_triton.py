@@ -31,7 +31,6 @@ _SAME = ("to", "cast", "multiple_of", "max_contiguous", "assume", "debug_barrier
 
 
 def read(text: str, plan: LaunchPlan, names: dict[str, int], found: Found) -> None:
-    """Note the accesses of every launched kernel."""
     try:
         module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -71,7 +70,6 @@ class _Reader(Evaluator):
         self._result: Value = None
 
     def enter(self, function: ast.FunctionDef, values: Sequence[Value], named: dict[str, Value]) -> Value:
-        """Evaluate a function's body with its arguments, and return its return value."""
         if self._depth >= _DEPTH:
             return None
         before, self._result = dict(self.names), None
@@ -154,7 +152,6 @@ class _Reader(Evaluator):
         return scalar(0)
 
     def call(self, node: ast.Call) -> Value:
-        """Return the value of a call of Triton's language or of another kernel function."""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         method = isinstance(node.func, ast.Attribute) and not _is_module(node.func.value)
         if isinstance(node.func, ast.Name) and name in self._functions:
@@ -208,7 +205,6 @@ class _Reader(Evaluator):
         return replace(base, offsets=offsets) if offsets.size <= _MOST_TILE else None
 
     def subscript(self, node: ast.Subscript) -> Value:
-        """Return a tile with new axes, or an element of a tuple."""
         value = self.value(node.value)
         entries = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if isinstance(value, tuple):

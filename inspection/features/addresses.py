@@ -92,7 +92,6 @@ def is_ints(value: Value) -> TypeGuard[Ints]:
 
 
 def scalar(value: int) -> Ints:
-    """Return a number as an array."""
     return np.asarray(value, dtype=np.int64)
 
 
@@ -182,17 +181,14 @@ class Evaluator:
                 return None
 
     def call(self, node: ast.Call) -> Value:
-        """Return the value of a call."""
         for argument in node.args:
             self.value(argument)
         return None
 
     def subscript(self, node: ast.Subscript) -> Value:
-        """Return the value of a subscript."""
         raise NotImplementedError
 
     def attribute(self, node: ast.Attribute) -> Value:
-        """Return the value of an attribute."""
         self.value(node.value)
         return None
 

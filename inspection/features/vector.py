@@ -138,7 +138,6 @@ def _tunables(candidate: Candidate) -> dict[str, float]:
 
 
 def columns() -> dict[str, str]:
-    """Return the vector's columns in order, with the meaning of each."""
     found = {name: text for name, (text, _) in _COLUMNS.items()}
     found |= {f"mix.{name}": f"share of {name.replace('_', ' ')} instructions" for name in _CLASSES}
     found["problems"] = "number of problems found by looking"

@@ -49,7 +49,6 @@ _NEEDED = ("instructions", "blocks", "threads", "floor_s", "bytes_per_thread")
 
 
 def columns() -> dict[str, str]:
-    """Return the columns in order, with the meaning of each."""
     return COLUMNS | {f"count.{n}": f"log2 of 1 + {n.replace('_', ' ')} instructions of a thread" for n in COUNTED}
 
 

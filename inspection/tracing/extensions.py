@@ -115,7 +115,6 @@ class DeviceCode:
         return symbols[name], self.recorder.keep(image)
 
     def launched(self, launch: HostLaunch) -> None:
-        """Record a launch that the host code makes."""
         symbol, cubin = self.compiled(launch.kernel)
         if not launch.certain:
             self.recorder.note(f"whether {launch.kernel.name} is launched depends on what cannot be told")
@@ -150,7 +149,6 @@ class Extensions:
 
     @contextlib.contextmanager
     def installed(self) -> Generator[None]:
-        """Give every loaded extension its stand-in within this context."""
         from torch.utils import cpp_extension
 
         changes: list[tuple[Any, str, Any]] = [

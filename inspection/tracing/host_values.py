@@ -65,7 +65,6 @@ def c_type(value: Any) -> str:
 
 
 def named(name: str) -> Any:
-    """Return the value of a name that the source does not define."""
     space, _, last = name.rpartition("::")
     if space.endswith("ScalarType"):
         return _DTYPES.get(last, UNKNOWN)
@@ -75,7 +74,6 @@ def named(name: str) -> Any:
 
 
 def call(name: str, arguments: list[Any]) -> Any:
-    """Call a function that the source does not define."""
     space, _, last = name.rpartition("::")
     if last == "dim3":
         return Dim((*arguments, 1, 1, 1)[:3])
@@ -96,7 +94,6 @@ def call(name: str, arguments: list[Any]) -> Any:
 
 
 def method(owner: Any, name: str, arguments: list[Any]) -> Any:
-    """Call a member function."""
     if isinstance(owner, torch.Tensor):
         return _of_tensor(owner, name, arguments)
     if isinstance(owner, TensorOptions):

@@ -151,7 +151,6 @@ class _Idle:
         pass
 
     def record_event(self, event: Any = None) -> Any:
-        """Return an event."""
         return event or _Event()
 
 

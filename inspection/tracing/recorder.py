@@ -40,7 +40,6 @@ class Recorder:
         self.backward: list[TracedEvent] = []
 
     def keep(self, image: bytes) -> str:
-        """Write a cubin and return its file name."""
         name = f"{hashlib.sha256(image).hexdigest()[:24]}.cubin"
         path = self.folder / name
         if not path.exists():
@@ -48,18 +47,15 @@ class Recorder:
         return name
 
     def add(self, event: TracedEvent) -> None:
-        """Record a launch or a call."""
         if len(self.events) >= MOST_EVENTS:
             raise TooMuch(f"more than {MOST_EVENTS} launches and calls")
         self.events.append(event)
 
     def problem(self, text: str) -> None:
-        """Record a problem, once."""
         if text not in self.problems:
             self.problems.append(text)
 
     def note(self, text: str) -> None:
-        """Record a note, once."""
         if text not in self.notes:
             self.notes.append(text)
 
@@ -73,7 +69,6 @@ class Recorder:
             self.events = kept
 
     def take(self, strategy: Strategy) -> WorkloadTrace:
-        """Return the trace so far, and begin a new one."""
         found = self.result(strategy)
         self.problems, self.notes, self.events, self.backward = [], [], [], []
         return found

@@ -79,11 +79,9 @@ class Driver:
         self.get_empty_cache_for_benchmark = constant(torch.empty(1, dtype=torch.int32))
 
     def map_python_to_cpp_type(self, ty: str) -> str:
-        """Return the C type of one of Triton's, as far as a launcher would need it."""
         return "CUdeviceptr" if ty.startswith("*") else ty
 
     def assemble_tensormap_to_arg(self, tensormaps_info: Any, args: Any) -> Any:
-        """Return the arguments as they are."""
         del tensormaps_info
         return args
 
@@ -186,7 +184,6 @@ def trying_all(recorder: Recorder, most: int = MOST_CONFIGURATIONS) -> Generator
         return tried
 
     def try_one(tuner: Any, *args: Any, config: Any, **meta: Any) -> Any:
-        """Launch one configuration once, aside."""
         tuning = tunings[id(tuner)]
         tuning.tried.append(str(config))
         tuning.problems.append("")

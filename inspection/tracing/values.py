@@ -126,7 +126,6 @@ class Trace:
         return replace(trace, folder=str(folder))
 
     def save(self, folder: Path) -> None:
-        """Write the trace into `folder`, beside its cubins."""
         (folder / TRACE_FILE).write_text(
             json.dumps(serde.to_data({"workloads": self.workloads, "kernels": self.kernels}))
         )

@@ -36,7 +36,6 @@ def seeds_on(task: Task, target: Target) -> tuple[Candidate, ...]:
 
 
 def _told(task: Task) -> str:
-    """Return all text that says what a task is."""
     return f"{task.name} {task.family} {task.reference}"
 
 

@@ -196,7 +196,6 @@ def _failed(past: Past, shown: set[tuple[str, str]]) -> list[str]:
 
 
 def _told(past: Past, attempt: Attempt) -> str:
-    """Return an attempt as one line: kind, idea, outcome."""
     p = attempt.proposal
     seeds = {(s.language, s.source) for s in past.task.seeds}
     label = "the task's seed" if source_of(attempt) in seeds else p.operator.replace("_", " ") or p.candidate.language

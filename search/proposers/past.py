@@ -123,7 +123,6 @@ def languages_for(task: Task, target: Target) -> tuple[Language, ...]:
 
 
 def works(a: Attempt) -> bool:
-    """Return whether an attempt was measured and may be trusted."""
     return a.measurement is not None and a.measurement.believed is not None
 
 

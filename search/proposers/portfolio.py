@@ -52,7 +52,6 @@ class Portfolio:
         """Calls of this process that gave no candidate, which leave no trace in the record."""
 
     def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
-        """Return up to `count` new candidates."""
         calls = min(self._max_calls, count)
         written = self._written(Past(task, target, known), calls, rng) if self._writers and calls > 0 else []
         made: dict[str, Proposal] = {}
@@ -87,7 +86,6 @@ class Portfolio:
         return made
 
     def _assign(self, past: Past, calls: int, rng: random.Random) -> list[str]:
-        """Return the model of each call that is made."""
         kinds = [_WRITE] * calls
         if any(self._kind(a) == _WRITE for a in past.attempts):
             kinds = bandit.choose([_WRITE, _TUNE], self._pulls(past, by_model=False), calls, rng, handling=_ALIKE)

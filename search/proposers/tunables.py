@@ -181,6 +181,5 @@ def _plan(candidate: Candidate) -> plans.LaunchPlan | None:
 
 
 def with_defaults(seed: Candidate) -> Candidate:
-    """Return a seed with all tunables of its plan chosen."""
     plan = _plan(seed)
     return Candidate(seed.source, seed.language, plan.defaults() | dict(seed.tunables)) if plan else seed

@@ -48,7 +48,6 @@ class Case:
 
     @property
     def key(self) -> ForecastKey:
-        """Identity of a case: task, target and kernel."""
         return self.task, self.target, self.kernel
 
 

@@ -33,7 +33,6 @@ class Bucket:
 
 
 def bins_of(speedups: Sequence[float]) -> NDArray[np.int64]:
-    """Return the bin of each measured speed-up."""
     return np.array([bins.bin_of(s) for s in speedups], dtype=np.int64)
 
 

@@ -42,7 +42,6 @@ class Resampled:
     clusters: int
 
     def estimate(self, level: float = LEVEL) -> IntervalEstimate:
-        """Return the figure with its expanded percentile interval."""
         return IntervalEstimate(self.value, *percentile_interval(self.draws, self.clusters, level), level)
 
     def minus(self, other: Resampled) -> Resampled:
@@ -68,7 +67,6 @@ def cluster_draws(clusters: Sequence[str], resamples: int = RESAMPLES, seed: int
 
 
 def resample(statistic: Statistic, clusters: Sequence[str], draws: Sequence[Picks]) -> Resampled:
-    """Return a statistic over all blocks and over each draw."""
     value = statistic(np.arange(len(clusters)))
     return Resampled(value, np.array([statistic(d) for d in draws], dtype=float), len(set(clusters)))
 

@@ -66,7 +66,6 @@ class TaskBlock:
 
 
 def blocks(answers: Answers) -> list[TaskBlock]:
-    """Return the rows of one forecaster by task and target, in order."""
     grouped: dict[tuple[str, str], list[AnsweredCase]] = {}
     for row in answers.rows:
         grouped.setdefault((row.case.task, row.case.target), []).append(row)
@@ -88,7 +87,6 @@ def score(answers: Answers, draws: Sequence[Picks], margin: float = MARGIN) -> d
 
 
 def by_task(answers: Answers, margin: float = MARGIN) -> list[tuple[TaskBlock, Mapping[str, float]]]:
-    """Return the figures of each task by itself."""
     return [(b, {m.name: m.statistic(np.zeros(1, np.int64)) for m in measures([b], margin)}) for b in blocks(answers)]
 
 
@@ -248,7 +246,6 @@ def _mean(losses: Sequence[Array]) -> Statistic:
 
 
 def _over(values: Sequence[float], of: Callable[[Array], Any]) -> Statistic:
-    """Return the median or mean over the blocks that have a value."""
     found = np.array(values, float)
 
     def value(picks: Picks) -> float:
@@ -260,8 +257,6 @@ def _over(values: Sequence[float], of: Callable[[Array], Any]) -> Statistic:
 
 
 def _pooled(score: Callable[..., float], *columns: Sequence[Any]) -> Statistic:
-    """Return a score of the rows of all blocks together."""
-
     def value(picks: Picks) -> float:
         if not columns[0]:
             return math.nan

@@ -72,7 +72,6 @@ class EmulatorCheck(Checker):
 
     @contextlib.contextmanager
     def started(self, scene: Scene) -> Generator[CaseJudge | WorkloadJudgement]:
-        """Compile the candidate for the scene's constants."""
         refused = self._emulation.prepare(scene.plan)
         if refused is None:
             yield partial(self._judge, scene)

@@ -152,7 +152,6 @@ class Emulation:
             (folder / ending).write_text(log)
 
     def _execute(self, program: Path, folder: Path, seconds: float) -> None:
-        """Run the program, which leaves a report."""
         words = [str(program), _ORDERS, DATA, REPORT]
         no = subprocess.DEVNULL
         try:

@@ -62,7 +62,6 @@ class InterpreterCheck(Checker):
 
     @contextlib.contextmanager
     def started(self, scene: Scene) -> Generator[CaseJudge | WorkloadJudgement]:
-        """Start the candidate's process."""
         with _Confined(self.job, scene) as child:
             yield partial(_judge, scene, child)
 
@@ -120,7 +119,6 @@ class InterpreterCheck(Checker):
         return judged
 
     def _look(self, shrinker: Shrinker, constants: Constants) -> dict[str, Any]:
-        """Run a few programs of each launch without data, and return their report."""
         try:
             scene = self.shape_only(shrinker, constants)
         except Exception as e:  # the reference's own code may raise anything
@@ -137,7 +135,6 @@ def hidden_by(own: Mapping[str, int], small: Mapping[str, int]) -> list[str]:
 
 
 def _judge(scene: Scene, child: _Confined, limit_s: float, *, sample: bool, first: bool) -> WorkloadJudgement:
-    """Run the candidate once, however many cases there are."""
     del first
     report = child.run(limit_s, sample=sample)
     findings, suspicions = (

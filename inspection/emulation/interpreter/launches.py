@@ -224,7 +224,6 @@ class _Unfilled(OperationMode):
         return result
 
     def leaves_open(self, tensor: torch.Tensor) -> bool:
-        """Return whether a tensor lies in one of these storages."""
         return storage_of(tensor) in map(storage_of, self.tensors)
 
 
@@ -298,7 +297,6 @@ class ModuleRun(KernelRun):
         return self._open
 
     def _pointer(self, tensor: Any, name: str = "") -> Any:
-        """Return a tensor as a kernel's argument."""
         with torch._C.DisableTorchFunction():  # pyright: ignore[reportPrivateUsage]
             plain: torch.Tensor = getattr(tensor, "base", tensor)
             element = ELEMENTS.get(dtype_name(plain)) if plain is tensor else str(tensor.dtype)

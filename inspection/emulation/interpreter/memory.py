@@ -229,7 +229,6 @@ class Memory:
         self._windows.clear()
 
     def named(self, name: str) -> Buffer:
-        """Return a buffer by its name."""
         return next(b for b in self.buffers if b.name == name)
 
     def forget_writes(self) -> None:
@@ -247,7 +246,6 @@ class Memory:
                 buffer.written |= (rows != np.uint8(POISON)).any(axis=1)
 
     def begin_launch(self, kernel: str, grid: Sequence[int]) -> None:
-        """Start a launch: whatever came before is over and done."""
         self.kernel, self.clocks = kernel, Clocks(math.prod(grid))
         for axis, programs in enumerate(grid):
             self._count(f"programs of {kernel} along axis {axis}", programs)
@@ -263,7 +261,6 @@ class Memory:
         return self._place_in(self.kernel)
 
     def begin_loop(self, passes: int) -> None:
-        """Start a loop."""
         self._count(f"passes of the loop at {self._place()}", passes)
 
     def _count(self, name: str, number: int) -> None:
@@ -284,7 +281,6 @@ class Memory:
         return result
 
     def store(self, addresses: AnyArray, values: AnyArray, mask: Mask) -> None:
-        """Write values where the mask is true."""
         kind = values.dtype
         values = np.broadcast_to(values, addresses.shape)
         for part in self._parts(addresses, mask, kind.itemsize, "stores"):

@@ -81,6 +81,5 @@ def to_integers(values: AnyArray, kind: np.dtype[Any]) -> AnyArray:
 
 
 def through_torch(function: Any, values: AnyArray) -> AnyArray:
-    """Apply one of torch's elementwise functions to a float array."""
     wide = values.astype(np.float32) if values.dtype == np.float16 else values
     return function(torch.from_numpy(np.array(wide))).numpy().astype(values.dtype)

@@ -29,7 +29,6 @@ class Clocks:
         self.epoch = 0
 
     def begin(self, program: int) -> None:
-        """Go on with another program."""
         self.me, self.epoch, self._mine = program, 0, None
 
     def acquire(self, address: int) -> None:

@@ -68,7 +68,6 @@ class SizedMemory(Memory):
         return self._look(np.array(np.broadcast_to(other, addresses.shape)), addresses, mask, "loads")
 
     def store(self, addresses: AnyArray, values: AnyArray, mask: Mask) -> None:
-        """Look at the addresses."""
         width = values.dtype.itemsize
         for part in self._parts(addresses, mask, width, "stores"):
             _, index = self._within(part, width, "stores")

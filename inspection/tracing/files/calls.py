@@ -63,7 +63,6 @@ def own_calls(module: Any, tree: ast.Module) -> dict[str, Callable[[], object]]:
 
 
 def _parametrised(function: Any) -> dict[str, Any]:
-    """Return the first values that pytest would give to a test."""
     found: dict[str, Any] = {}
     for mark in getattr(function, "pytestmark", []):
         if getattr(mark, "name", "") == "parametrize" and len(mark.args) > 1 and mark.args[1]:

@@ -35,12 +35,10 @@ _CONFIGURATIONS = 3
 
 
 def run(job: TraceFileJob, answer: Channel) -> None:
-    """Trace the kernels of a file, confined: the file runs here."""
     watched(job.folder, answer, lambda: _trace(job), "module")
 
 
 def _trace(job: TraceFileJob) -> JobEnding:
-    """Write the trace of the file and its cubins into the job's folder."""
     folder = Path(job.folder.path)
     use_no_device(folder)
     loading.pretend_programs(folder / "cache" / "bin")
@@ -148,7 +146,6 @@ class _Tracer:
         return bool(self._missing()) or not self._origins
 
     def _call(self, name: str, call: Callable[[], object]) -> None:
-        """Do a call, with its gradient where one is asked for."""
         problem = self._bounded(name, lambda: self._with_gradient(call, ()))
         if problem:
             self.recorder.problem(problem)

@@ -240,7 +240,6 @@ class _Flow:
         return frozenset(used & pointers)
 
     def _loaded(self, expression: ast.expr) -> set[str]:
-        """Return the parameters that an expression loads from."""
         loads = [
             c
             for c in ast.walk(expression)
