@@ -177,7 +177,14 @@ class Archive(Connection):
         with self.whole(f"the ledger of run {run}"):
             totals = {str(r["kind"]): float(r["total"]) for r in rows}
             last = max([entry, *(int(r["last"]) for r in rows)])
-        return spend_of(totals), last
+        spent = Spend(
+            measurements=round(totals.get("measurement", 0)),
+            device_s=totals.get("device_s", 0.0),
+            dollars=totals.get("dollars", 0.0),
+            tokens=round(totals.get("tokens", 0)),
+            wall_s=totals.get("wall_s", 0.0),
+        )
+        return spent, last
 
     def measurement(self, measurement_id: int, *, whole: bool = True) -> MeasurementRow:
         """Return one measurement, `whole` with every raw sample; raises `UsageError` if there is none."""
@@ -476,17 +483,6 @@ class Archive(Connection):
         """Build the value of a row; raises `ArchiveError` that names the row if it is damaged."""
         with self.whole(f"{table} {row[key]}"):
             return make(row)
-
-
-def spend_of(totals: Mapping[str, float]) -> Spend:
-    """Return the totals of a ledger, by the kind of its entries."""
-    return Spend(
-        measurements=round(totals.get("measurement", 0)),
-        device_s=totals.get("device_s", 0.0),
-        dollars=totals.get("dollars", 0.0),
-        tokens=round(totals.get("tokens", 0)),
-        wall_s=totals.get("wall_s", 0.0),
-    )
 
 
 def whole_candidate(row: Mapping[str, Any], sha256: str) -> Candidate:

@@ -42,23 +42,11 @@ class Spend:
         return cast("float", getattr(self, currency))
 
     def __add__(self, other: Spend) -> Spend:
-        return Spend(
-            self.measurements + other.measurements,
-            self.device_s + other.device_s,
-            self.dollars + other.dollars,
-            self.tokens + other.tokens,
-            self.wall_s + other.wall_s,
-        )
+        return Spend(*(getattr(self, c) + getattr(other, c) for c in CURRENCIES))
 
     def __or__(self, other: Spend) -> Spend:
         """Return the larger amount of each currency."""
-        return Spend(
-            max(self.measurements, other.measurements),
-            max(self.device_s, other.device_s),
-            max(self.dollars, other.dollars),
-            max(self.tokens, other.tokens),
-            max(self.wall_s, other.wall_s),
-        )
+        return Spend(*(max(getattr(self, c), getattr(other, c)) for c in CURRENCIES))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from forewarp.core.inspection import Bound
-from forewarp.core.values import Signature, Target, TensorSpec
+from forewarp.core.values import Signature, Target
 
 _ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2}
 
@@ -44,7 +44,7 @@ def bound(signature: Signature, target: Target) -> Bound | None:
 def _moving_s(signature: Signature, target: Target) -> float:
     if target.memory_bandwidth is None:
         return 0.0
-    written = sum(_bytes(s) for s in signature.outputs)
+    written = sum(math.prod(s.shape) * _ITEM_BYTES.get(s.dtype, 1) for s in signature.outputs)
     staying = min(written, target.l2_bytes or 0)
     return (signature.bytes_moved - staying) / target.memory_bandwidth
 
@@ -55,7 +55,3 @@ def _computing_s(signature: Signature, target: Target, flops: float) -> float:
         return 0.0
     bytewise = any(s.dtype not in _ITEM_BYTES for s in (*signature.inputs, *signature.params))
     return flops / (rate * (_BYTE_SPEED if bytewise else 1.0))
-
-
-def _bytes(spec: TensorSpec) -> int:
-    return math.prod(spec.shape) * _ITEM_BYTES.get(spec.dtype, 1)

@@ -45,6 +45,7 @@ _PART = (
 _NARROWED = 8
 """Times that inputs of a task may be drawn narrower, by `_NARROWER` each, until its results are finite."""
 _NARROWER = 0.25
+_BITS = {"float16": 16, "bfloat16": 16, "float32": 32, "float64": 32}
 
 
 def run(job: ProfileJob, answer: Channel) -> None:
@@ -458,7 +459,7 @@ class _Cutter:
         names = [self._statements[i].name for i in indices]
         facts = self._facts[names[0]]
         reads = frozenset(self._facts[u].base for u in self._statements[indices[0]].uses) - set(names)
-        work = sum(o.flops * o.times / RIDGE[_bits(o.dtype)] for o in facts.operations)
+        work = sum(o.flops * o.times / RIDGE[_BITS.get(o.dtype, 8)] for o in facts.operations)
         layer = any(o.kind in ("product", "convolution") for o in facts.operations)
         held = reads & self._graph.weights.keys()
         roots = reads - held if layer and held else None
@@ -498,7 +499,3 @@ class _Cutter:
         """Return the owners of what is used after a statement, or returned."""
         used = {u for s in self._statements[last + 1 :] if s.kind != "view" for u in s.uses}
         return {self._facts[u].base for u in used | set(self._graph.result) if u in self._facts}
-
-
-def _bits(dtype: str) -> int:
-    return {"float16": 16, "bfloat16": 16, "float32": 32, "float64": 32}.get(dtype, 8)

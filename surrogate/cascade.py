@@ -188,7 +188,7 @@ class CascadeForecaster:
             least, most = (f.p_valid * compare.chance_above(f, incumbent * by) for by in (away, 1 / away))
             if most < WORTH or least >= SURE:
                 continue
-            rival = _rival(scores, sha256)
+            rival = max([RIVAL_GAIN, *(score for other, score in scores.items() if other != sha256)])
             moved_scores = f.p_valid * compare.gains(f, incumbent, moved * _NODES)
             mean = float(_NODE_SHARES @ moved_scores)
             gain = float(_NODE_SHARES @ np.maximum(moved_scores, rival)) - max(mean, rival)
@@ -227,11 +227,6 @@ def _moved(forecast: Forecast, error_sd: float) -> float:
     """
     own = max(0.0, pooling.moments(forecast)[1] ** 2 - forecast.shared_sd_log2**2)
     return own / math.sqrt(own + error_sd**2) if own else 0.0
-
-
-def _rival(scores: Mapping[str, float], sha256: str) -> float:
-    """Return the best expected improvement among the other candidates, or what a measurement has to promise."""
-    return max([RIVAL_GAIN, *(score for other, score in scores.items() if other != sha256)])
 
 
 def _rationale(answers: Sequence[tuple[str, Forecast]], note: str) -> str:

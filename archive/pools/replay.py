@@ -20,7 +20,7 @@ class ReplayExecutor:
 
     def __init__(self, rows: Sequence[RecordedRow], target: Target) -> None:
         """Rows of other targets or anchors are left out; raises `UsageError` if none is left."""
-        self._target = target
+        self.target, self.devices = target, 1
         self._rows: dict[tuple[str, str], RecordedRow] = {}
         self._signatures: dict[str, tuple[Signature, ...]] = {}
         for row in rows:
@@ -32,14 +32,6 @@ class ReplayExecutor:
         if not self._rows:
             held = ", ".join(sorted({r.target.name for r in rows})) or "none"
             raise UsageError(f"the replay pool holds no measurement on {target.name!r}", hint=f"its targets: {held}")
-
-    @property
-    def target(self) -> Target:
-        return self._target
-
-    @property
-    def devices(self) -> int:
-        return 1
 
     def describe(self, task: Task) -> tuple[Signature, ...]:
         """Return the recorded signatures, empty if none were recorded; raises `TaskError` for an unknown task."""
@@ -80,7 +72,7 @@ class ReplayExecutor:
         row = self._rows.get((task.sha256, candidate.sha256))
         if row is None:
             raise UsageError(
-                f"the replay pool does not hold kernel {candidate.short} for task {task.name!r} on {self._target.name}",
+                f"the replay pool does not hold kernel {candidate.short} for task {task.name!r} on {self.target.name}",
                 hint="propose from the pool itself (its recorded candidates), or measure on a real device",
             )
         return row
