@@ -16,72 +16,68 @@ from forewarp.core.values import Language
 from forewarp.mcp_server.options import ServerOptions
 from forewarp.mcp_server.verbs import Verbs, text_of
 from forewarp.mcp_server.wording import in_arguments
+from forewarp.tools.parts import Place
 
 
-def register(server: MCPServer[None], verbs: Verbs, options: ServerOptions) -> None:
-    """Offer the resources; nothing of the engine is loaded before the first is read."""
-    place = options.place
+class _Resources:
+    """The resources by what they read; nothing of the engine is loaded before the first is."""
 
-    @server.resource("forewarp://runs", title="Latest runs", mime_type="application/json")
-    async def latest_runs() -> str:
+    def __init__(self, verbs: Verbs, place: Place) -> None:
+        self._verbs, self._place = verbs, place
+
+    async def latest_runs(self) -> str:
         """The latest 50 runs of the archive, the newest first."""
         from forewarp.tools import describe
 
-        return await _read(lambda: json.dumps([r.model_dump() for r in describe.latest_runs(place, limit=50)]))
+        return await _read(lambda: json.dumps([r.model_dump() for r in describe.latest_runs(self._place, limit=50)]))
 
-    @server.resource("forewarp://runs/{run}", title="Run", mime_type="application/json")
-    async def one_run(run: str) -> str:
+    async def one_run(self, run: str) -> str:
         """All that a run came to, with each candidate's forecast and measurement."""
         from forewarp.tools import runs
 
-        return await _read(lambda: runs.look(place, run).result.model_dump_json())
+        return await _read(lambda: runs.look(self._place, run).result.model_dump_json())
 
-    @server.resource("forewarp://runs/{run}/best", title="Best kernel of a run", mime_type="text/plain")
-    async def best_kernel(run: str) -> str:
+    async def best_kernel(self, run: str) -> str:
         """The text of a run's best kernel, with the chosen tunables as its defaults."""
         from forewarp.tools import runs
 
         def best() -> str:
-            found = runs.look(place, run).result.best
+            found = runs.look(self._place, run).result.best
             if found is None:
                 raise UsageError(f"run {run} has no correct kernel so far")
             return found.source
 
         return await _read(best)
 
-    @server.resource("forewarp://runs/{run}/report", title="Report of a run", mime_type="text/html")
-    async def run_report(run: str) -> str:
+    async def run_report(self, run: str) -> str:
         """A run as one HTML page: charts, lineage, changes, decisions."""
         from forewarp.report.artifacts import write_page
 
         def page() -> str:
             with temporary_folder() as folder:
-                return write_page(place, run, folder / "report.html").path.read_text(encoding="utf-8")
+                return write_page(self._place, run, folder / "report.html").path.read_text(encoding="utf-8")
 
         return await _read(page)
 
-    @server.resource("forewarp://kernels/{kernel}", title="Kernel", mime_type="text/plain")
-    async def kernel_text(kernel: str) -> str:
+    async def kernel_text(self, kernel: str) -> str:
         """A recorded kernel by identity; a unique beginning will do."""
         from forewarp.tools import describe
 
-        return await _read(lambda: describe.kernel_text(place, kernel))
+        return await _read(lambda: describe.kernel_text(self._place, kernel))
 
-    @server.resource("forewarp://jobs/{job}/log", title="Whole log", mime_type="text/plain")
-    async def job_log(job: str) -> str:
+    async def job_log(self, job: str) -> str:
         """The log of a measurement, nothing left out that was kept."""
-        spool = (await verbs.work()).jobs.spool
+        spool = (await self._verbs.work()).jobs.spool
         return await _read(lambda: spool.read(spool.job(job).id, "log.txt") or "")
 
-    @server.resource("forewarp://tasks/{task}/seeds/{language}", title="Kernel to start from", mime_type="text/plain")
-    async def seed(task: str, language: str) -> str:
+    async def seed(self, task: str, language: str) -> str:
         """A bundled task's kernel in one language, which works and declares tunables."""
         from forewarp.tools import describe
 
         def text() -> str:
             if task not in describe.bundled_tasks():
                 raise UsageError(f"there is no bundled task {task!r}")
-            seeds = describe.task_of(task, place).seeds
+            seeds = describe.task_of(task, self._place).seeds
             if language not in seeds:
                 known = ", ".join(seeds)
                 raise UsageError(f"{task} has no kernel in {language!r} for this device; there are {known}")
@@ -89,14 +85,12 @@ def register(server: MCPServer[None], verbs: Verbs, options: ServerOptions) -> N
 
         return await _read(text)
 
-    @server.resource("forewarp://tasks/{+task}", title="Task", mime_type="application/json")
-    async def task_facts(task: str) -> str:
+    async def task_facts(self, task: str) -> str:
         """A task, bundled or of the workspace: reference, shapes, what a kernel is passed, a kernel to begin with."""
-        work = await verbs.work()
+        work = await self._verbs.work()
         return await _read(lambda: work.interface(task).model_dump_json())
 
-    @server.resource("forewarp://formats/{language}", title="Format of kernels", mime_type="text/markdown")
-    async def kernel_format(language: str) -> str:
+    async def kernel_format(self, language: str) -> str:
         """The rules of kernels in cpp, cuda, triton or python, with a complete example."""
         from forewarp.tools.interface import format_of
 
@@ -107,6 +101,23 @@ def register(server: MCPServer[None], verbs: Verbs, options: ServerOptions) -> N
             return format_of(known)
 
         return await _read(text)
+
+
+def register(server: MCPServer[None], verbs: Verbs, options: ServerOptions) -> None:
+    """Offer the resources."""
+    own = _Resources(verbs, options.place)
+    for uri, title, kind, read in (
+        ("runs", "Latest runs", "application/json", own.latest_runs),
+        ("runs/{run}", "Run", "application/json", own.one_run),
+        ("runs/{run}/best", "Best kernel of a run", "text/plain", own.best_kernel),
+        ("runs/{run}/report", "Report of a run", "text/html", own.run_report),
+        ("kernels/{kernel}", "Kernel", "text/plain", own.kernel_text),
+        ("jobs/{job}/log", "Whole log", "text/plain", own.job_log),
+        ("tasks/{task}/seeds/{language}", "Kernel to start from", "text/plain", own.seed),
+        ("tasks/{+task}", "Task", "application/json", own.task_facts),
+        ("formats/{language}", "Format of kernels", "text/markdown", own.kernel_format),
+    ):
+        server.resource(f"forewarp://{uri}", title=title, mime_type=kind)(read)
 
 
 async def _read(what: Callable[[], str]) -> str:
