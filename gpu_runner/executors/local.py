@@ -341,29 +341,9 @@ class LocalExecutor:
         signatures = self.describe(task)
         kernel = _kernel(candidate, build)
         other = _kernel(against.candidate, against.build) if against else None
-        kernels = [k for k in (kernel, other) if k is not None]
-        inductor = any(map(_uses_inductor, kernels))
-        inductor_s = self._limits.inductor_s if inductor else 0.0
-        limit_s = self._bounded(self._limits.measure_s + inductor_s * len(signatures))
-        launched = self._target.kind == "cuda" and not any(k.has_host_code for k in kernels)
-        how: memory.How = "launched" if launched else "cells"
-        self._refuse_large(task, signatures, how)
-        job = MeasureJob(
-            task=task.without_seeds(),
-            target=self._target,
-            signatures=signatures,
-            inductor=inductor,
-            candidate=kernel,
-            anchor=other,
-            memory=self._limits.memory,
-            call_timeout_s=self._limits.call_s + inductor_s,
-            time_s=self._limits.time_s,
-            looks=self._limits.looks,
-            controls=self._limits.controls,
-            sighting=beat is not None,
-            cell_plans=self._plans(signatures, "cells"),  # also for a module that turns out not to be lifted
-            launch_plans=self._plans(signatures, "launched") if launched else (),
-        )
+        launched = self._target.kind == "cuda" and not any(k.has_host_code for k in (kernel, other) if k)
+        self._refuse_large(task, signatures, "launched" if launched else "cells")
+        job, limit_s = self._measure_job(task, signatures, kernel, other, launched=launched, sighting=beat is not None)
         looks: OnLook = self._turn or verdicts.Looks(self._target, beat)
         with self._device, contextlib.nullcontext() if self._turn else self.held():
             if launched:
@@ -390,6 +370,37 @@ class LocalExecutor:
             phases={**measured.phases, **done.phases},
             environment={**measured.environment, **({"anchor": done.anchor} if done.anchor else {})},
         )
+
+    def _measure_job(
+        self,
+        task: Task,
+        signatures: tuple[Signature, ...],
+        kernel: BuiltKernel,
+        anchor: BuiltKernel | None,
+        *,
+        launched: bool,
+        sighting: bool,
+    ) -> tuple[MeasureJob, float]:
+        """Return the job of a measurement, and the seconds that it may take."""
+        inductor = any(_uses_inductor(k) for k in (kernel, anchor) if k)
+        inductor_s = self._limits.inductor_s if inductor else 0.0
+        job = MeasureJob(
+            task=task.without_seeds(),
+            target=self._target,
+            signatures=signatures,
+            inductor=inductor,
+            candidate=kernel,
+            anchor=anchor,
+            memory=self._limits.memory,
+            call_timeout_s=self._limits.call_s + inductor_s,
+            time_s=self._limits.time_s,
+            looks=self._limits.looks,
+            controls=self._limits.controls,
+            sighting=sighting,
+            cell_plans=self._plans(signatures, "cells"),  # also for a module that turns out not to be lifted
+            launch_plans=self._plans(signatures, "launched") if launched else (),
+        )
+        return job, self._bounded(self._limits.measure_s + inductor_s * len(signatures))
 
     def open(self, task: Task) -> None:
         """Have a process open the GPU for a task, and wait for it; on a large one, more for the next tasks."""
