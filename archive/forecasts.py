@@ -18,14 +18,12 @@ _PROBABILITIES = tuple(f"p{k}" for k in range(bins.COUNT))
 
 @dataclass(frozen=True, slots=True)
 class RecordedForecast:
-    """One recorded forecast next to its outcome.
+    """One recorded forecast next to its outcome; `comparison` names the pair in its source.
 
-    `comparison` names the pair in its source; `kernel` and `anchor` are identities, or the digits by which the source
-    names them. `probabilities` are eight that sum to one, or None where the answer could not be read; `raw_sum` is
-    their sum before that. `speedup` is the measured outcome, None where the pool beside it does not hold it. Where
-    they were told, `p_valid` is the probability of being valid, `mean_log2` and `sd_log2` are centre and spread of
-    log2 S as in `core.values.Forecast`; `prompt_sha256` is the hash of what a language model was asked, "" where it is
-    not known.
+    `kernel` and `anchor` are identities, or the digits by which the source names them. `probabilities` sum to one, and
+    are None where the answer could not be read; `raw_sum` is their sum before. `speedup` is None where the pool beside
+    it does not hold it. `p_valid`, `mean_log2` and `sd_log2` are as in `core.values.Forecast`, `prompt_sha256` that of
+    the prompt.
     """
 
     source_dataset: str

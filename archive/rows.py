@@ -31,10 +31,7 @@ REJECTED: tuple[GateOutcome, ...] = ("malformed", "duplicate", "same_code", "com
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One search run. Times are UTC in ISO form; `finished` is "" while it runs.
-
-    `owner` names the process that works on it (see `search.lease`), "" when none does.
-    """
+    """One search run; times are UTC in ISO form. `owner` names the process at work on it (`search.lease`), or is ""."""
 
     id: str
     task: Task
@@ -51,11 +48,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementRow:
-    """One measurement: `measurement` is None while its state is "started", that is, announced but without a result.
-
-    `run` and `proposal` are None for one that was asked for directly. `anchor` is "reference" or the identity of the
-    kernel that it is timed against.
-    """
+    """One measurement: `measurement` is None while it is announced only, `run` and `proposal` if made directly."""
 
     id: int
     run: str | None
@@ -132,11 +125,9 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Provenance of a pool's row: family, split, parent, proposer, and the published set that it was imported from.
+    """Provenance of a pool's row: its parent's identity, or program's key, and the published set that it is from.
 
-    `parent` is the identity of the kernel, or the key of the program, that this one was made from. `source_dataset` and
-    `source_id` name the published set that a row was imported from and the row in it, `raw_sha256` the text as it stood
-    there (without space around it), before comments were taken out. `features` is JSON.
+    `source_id` is its name in that set, `raw_sha256` the hash of its text there, with comments. `features` is JSON.
     """
 
     family: str = ""
@@ -164,10 +155,7 @@ class PlanOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRow:
-    """A finished measurement with its task and target: what a pool is made of.
-
-    `against` is the kernel that it was timed against, None where that is the reference.
-    """
+    """A finished measurement with its task and target; `against` is None where its anchor is the reference."""
 
     task: Task
     target: Target

@@ -75,10 +75,7 @@ _AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Salvage:
-    """Readable part of an archive. `lost` has one sentence per loss; `damaged` is where the old file went, if moved.
-
-    `rows` are the numbers of readable rows per table.
-    """
+    """Readable part of an archive, by table; `lost` has a sentence per loss, `damaged` is where the old file went."""
 
     path: Path
     rows: Mapping[str, int]
@@ -100,10 +97,7 @@ def examine(path: Path, check: RowCheck = lambda table, row: None) -> Salvage:
 
 
 def repair(path: Path, check: RowCheck = lambda table, row: None) -> Salvage:
-    """Replace a damaged archive by one with its readable rows, and keep the damaged one beside it.
-
-    A sound archive is left alone. Raises `ArchiveError` while another process has the archive open.
-    """
+    """Replace a damaged archive by its readable rows, and keep it beside; raises `ArchiveError` while it is in use."""
     with _alone(path) as file:
         handle, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".part", dir=path.parent)
         os.close(handle)
@@ -134,10 +128,7 @@ def repair(path: Path, check: RowCheck = lambda table, row: None) -> Salvage:
 
 @contextmanager
 def _alone(path: Path) -> Generator[BinaryIO]:
-    """Yield the open file with SQLite's own lock held on it, so that nobody opens it meanwhile.
-
-    POSIX drops the lock as soon as this process closes any handle of the file: nothing else may open it.
-    """
+    """Yield the open file under SQLite's own lock, which POSIX drops once any handle of the file is closed."""
     try:
         with path.open("r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED_FIRST)

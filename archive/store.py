@@ -87,10 +87,7 @@ WHERE m.state = 'done'
 
 
 class Archive(Connection):
-    """The record of all runs in one SQLite file: `with Archive(default_path()) as archive: …`.
-
-    Group writes with `with archive.transaction():`. Reads of what does not exist raise `UsageError`.
-    """
+    """The record of all runs in one SQLite file. Reads of what does not exist raise `UsageError`."""
 
     def run(self, run: str) -> RunRow:
         """Return one run by id, a unique beginning of the id, or `LATEST`. Raises `UsageError`."""
@@ -155,10 +152,7 @@ class Archive(Connection):
             return _load(tuple[Signature, ...], row["data"]) if row else ()
 
     def spend(self, run: str, *, over: bool = False) -> Spend:
-        """Return the totals of the run's ledger; a measurement that an ended run did not make counts as none.
-
-        `over` says that the run ended, although it counts as running: its process was killed.
-        """
+        """Return the totals of the run's ledger; what an ended run, or one that is `over`, did not measure is free."""
         total, _ = self.spend_since(run, 0)
         row = self._one(
             "SELECT count(*) AS open FROM measurement WHERE run = ? AND state = 'started'"
@@ -201,10 +195,7 @@ class Archive(Connection):
         run: str | None = None,
         kernel: str | None = None,
     ) -> list[MeasurementRow]:
-        """Return measurements that match, against whatever anchor, in the order in which they started.
-
-        Raw samples are left out, as in `candidates` and `trials`: `measurement` has them.
-        """
+        """Return measurements that match, in the order started, without their raw samples."""
         where, parameters = _where(task=task_sha256, target=target_name, run=run, kernel=kernel)
         rows = self._rows(f"{_MEASUREMENT} WHERE {where} ORDER BY m.id", parameters)
         return [self._built(_measurement_row, r, "measurement") for r in rows]
@@ -219,10 +210,7 @@ class Archive(Connection):
         ]
 
     def best(self, run: str) -> MeasurementRow | None:
-        """Return the run's trusted measurement with the highest speed-up that has an interval.
-
-        An ambiguous one is returned only where there is no other.
-        """
+        """Return the run's fastest trusted measurement; an ambiguous one only where there is no other."""
         row = self._one("SELECT measurement FROM best WHERE run = ?", (run,))
         return self.measurement(row["measurement"]) if row else None
 
@@ -246,10 +234,7 @@ class Archive(Connection):
         run: str | None = None,
         pairs: bool = False,
     ) -> list[RecordedRow]:
-        """Return finished measurements with their task and target, as pools hold them.
-
-        Those against the reference only, unless `pairs` asks for those against another kernel too.
-        """
+        """Return finished measurements as pools hold them; `pairs` adds those against another kernel."""
         where, parameters = _where(task=task_sha256, target=target_name, run=run, anchor=None if pairs else REFERENCE)
         rows = self._rows(f"{_RECORDED} AND {where} ORDER BY m.id", parameters)
         return [self._built(_recorded_row, r, "measurement") for r in rows]
@@ -421,10 +406,7 @@ class Archive(Connection):
         return new
 
     def finish_measurement(self, measurement_id: int, measurement: Measurement, build: Build) -> None:
-        """Record the result together with the device seconds that it took; a result is never changed afterwards.
-
-        What lost attempts at it can have taken at most is an entry of its own.
-        """
+        """Record the result with its device seconds; what lost attempts took at most is an entry of its own."""
         m = replace(measurement, log=measurement.log[-MAX_LOG_CHARS:])
         data, packed = samples.split(m)
         with self.transaction():

@@ -34,10 +34,7 @@ _TIGHT = re.compile(r"\s+(?=\W)|(?<=\W)\s+")
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Hashes that tell candidates apart: `text` of the code, `program` with the launch plan, `stripped` with tunables.
-
-    `launches` is the launch plan alone, "" where there is none.
-    """
+    """Hashes that tell candidates apart: of the text, the launch plan ("" without one), both, and with tunables."""
 
     text: str
     launches: str

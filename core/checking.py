@@ -18,10 +18,9 @@ FAULTS: tuple[FindingKind, ...] = ("out of bounds", "race", "uninitialised", "di
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing a kernel did to memory that it should not have done.
+    """One thing a kernel did to memory that it should not have done, at a place such as "softmax_kernel, line 12".
 
-    `where` names the kernel and the line of the candidate's source, such as "softmax_kernel, line 12"; `count` is how
-    often it was seen, in elements (out of bounds, race, uninitialised), in requests (uncoalesced) or in barriers.
+    `count` is in elements (out of bounds, race, uninitialised), in requests (uncoalesced) or in barriers.
     """
 
     kind: FindingKind
@@ -32,12 +31,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class CheckedWorkload:
-    """One workload as it was run. `constants` are the ones used, which may be smaller than the task's.
+    """One workload as it was run, perhaps with smaller constants than the task's.
 
-    `programs` program instances (Triton) or blocks (CUDA) ran of the `grid` that all launches together have; where
-    they are fewer, only the elements that the ones run have written were compared. `error` is the worst error as a
-    multiple of what is allowed, so up to 1 passes; None where there is none to give: outputs that are not finite, of
-    the wrong shape, or never compared.
+    `programs` instances (Triton) or blocks (CUDA) ran of the `grid` of all launches; where they are fewer, only what
+    these wrote was compared. `error` is the worst as a multiple of what is allowed, None where nothing could be
+    compared.
     """
 
     workload: str
@@ -52,10 +50,8 @@ class CheckedWorkload:
 class Check:
     """The outcome of one candidate's run without a GPU; it says nothing of speed.
 
-    `status` speaks of the outputs: "ok" and "incorrect" by the rule that a measurement goes by; "failed" where the
-    candidate raised, crashed or ran out of time; "unsupported" where such a run cannot judge this candidate. Why it is
-    not "ok" stands in `message`. `findings` stand beside the status: outputs can be right by luck. `seconds` is the
-    wall-clock time of it all.
+    `status` is that of the outputs by the rule of measurements; "failed" where the candidate raised, crashed or ran out
+    of time, "unsupported" where such a run cannot judge it. Outputs can be right by luck, whatever the `findings`.
     """
 
     how: CheckedHow

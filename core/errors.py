@@ -21,11 +21,7 @@ from forewarp.core.values import Candidate
 
 
 class ForewarpError(Exception):
-    """Root of all errors raised on purpose.
-
-    `hint` says what to do next; faces print it after the message. `retryable` is true where the same call may succeed
-    later without any change.
-    """
+    """Root of all errors raised on purpose; `retryable` where the same call may succeed later."""
 
     code = "internal"
     retryable = False
@@ -90,11 +86,7 @@ class DeviceError(ForewarpError):
 
 
 class WorkerError(ForewarpError):
-    """The measuring process could not be started, or was lost for a reason that is not the candidate's.
-
-    `lost_s` are the seconds between sending a measurement and the loss of its machine, over all attempts: devices were
-    held for no longer than that.
-    """
+    """The measuring process could not be started or was lost; it held devices for `lost_s` seconds at most."""
 
     code = "worker"
     retryable = True

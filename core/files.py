@@ -40,11 +40,7 @@ def literal(text: str) -> str:
 
 
 def write_whole(path: Path, content: str | bytes, mode: int | None = None) -> None:
-    """Write a file beside its place first, so that a full disk or a kill leaves what was there; raises OSError.
-
-    Safe to use from several threads and processes. The folder is made; `mode` are the permissions, those of any new
-    file if left out.
-    """
+    """Write a file and its folder so that a kill leaves the old one, from any thread or process; raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:

@@ -17,11 +17,10 @@ Limiter = Literal["registers", "shared memory", "threads", "blocks"]
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One kernel's machine code.
+    """One kernel's machine code; `stack_bytes` is the local memory of a thread.
 
-    `stack_bytes` is the local memory that each thread has, for spills and for arrays indexed at run time. `mix` counts
-    instructions by class, `loops` those of them inside a loop, `widths` accesses by class and bits, and Hopper's own
-    instructions by class and name ("tensor.HGMMA").
+    `mix` counts instructions by class, `loops` those inside a loop, `widths` accesses by class and bits, and Hopper's
+    own instructions by class and name ("tensor.HGMMA").
     """
 
     kernel: str
@@ -46,11 +45,10 @@ class Occupancy:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch of a kernel. `grid` is None where only the running program knows it.
+    """One launch of a kernel; `grid` is None where only the running program knows it.
 
-    `waves` is how often the grid fills the device; `tail` the share of the device that idles in the last wave, as a
-    share of all waves. `times` says how often a traced program launched exactly this, `argument_bytes` how large the
-    tensors are that it is given.
+    `waves` is how often the grid fills the device, `tail` the idle share of the last wave, of all waves. A traced
+    program launched exactly this `times` over, on tensors of `argument_bytes`.
     """
 
     code: Code
@@ -66,10 +64,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadInspection:
-    """One workload: its launches, the bytes and operations that it needs, and the least time on the target.
-
-    `calls` are operators of libraries that a module runs besides its own kernels.
-    """
+    """One workload: launches, calls of libraries, what it moves and computes, and the least time on the target."""
 
     workload: str
     launches: tuple[Launch, ...]

@@ -54,10 +54,7 @@ def kill_below(pid: int) -> None:
 
 
 def kill_tree(pid: int) -> None:
-    """Kill a process and all its descendants. It is stopped first, so that it starts no more of them.
-
-    A process that ends itself this way is not: it could not go on.
-    """
+    """Kill a process, stopped first unless it is this one, and all its descendants."""
     if pid != os.getpid():
         pause(pid)
     kill_below(pid)

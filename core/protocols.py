@@ -41,12 +41,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A candidate with where it came from.
-
-    `parent` is the identity of the candidate it was made from, `mate` that of a second one where two were crossed, ""
-    where there is none. `operator` names the kind of change, such as seed, neighbour, repair or tiling. `plan` is the
-    one that it was written from, if there was one.
-    """
+    """A candidate with the identities of what it was made from, the kind of change, and the plan if there was one."""
 
     candidate: Candidate
     proposer: str
@@ -72,11 +67,9 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """History that a proposer may learn from, but must not change.
+    """History that a proposer may learn from: this run's attempts in order, and all trials of task and target.
 
-    `attempts` are those of this run in the order proposed, `trials` what was measured for this task and target in the
-    order measured, by this run or by all. `seen` holds the identities of all attempts. `signatures` are the task's on
-    the target, empty where they are not known yet.
+    `seen` are identities of attempts. `signatures` are the task's on the target, empty while they are not known.
     """
 
     attempts: Sequence[Attempt] = ()
@@ -87,10 +80,9 @@ class Known:
 
 @runtime_checkable
 class Executor(Protocol):
-    """Compiles and measures candidates on one target.
+    """Compiles and measures candidates on one target, from several threads; measurements are serialised per device.
 
-    Calls may come from several threads; measurements are serialised per device. A candidate's failure is a value with a
-    status. Raises `WorkerError` when the measuring process is lost for a reason that is not the candidate's.
+    A candidate's failure is a value. Raises `WorkerError` when the measuring process is lost.
     """
 
     @property
@@ -104,10 +96,7 @@ class Executor(Protocol):
         ...
 
     def candidates(self, task: Task) -> tuple[Candidate, ...] | None:
-        """Return the only candidates with recorded answers, if answers are looked up; None if any candidate will do.
-
-        What is looked up is neither compiled nor run: it needs no launch plan, and asking again confirms nothing.
-        """
+        """Return the candidates with recorded answers, where these are looked up, not measured; None for any."""
         ...
 
     def describe(self, task: Task) -> tuple[Signature, ...]:
@@ -126,11 +115,10 @@ class Executor(Protocol):
         against: Subject | None = None,
         beat: float | None = None,
     ) -> Measurement:
-        """Check and time the candidate in one session, against the task's reference or against another kernel.
+        """Check and time the candidate in one session, against the task's reference or another kernel.
 
-        `beat` is a speed-up: timing ends as soon as the candidate can hardly reach it, and the measurement says so
-        (`stopped_early`). Where results are looked up, it changes nothing. Raises `UsageError` where this executor
-        cannot time the two against each other.
+        Timing ends (`stopped_early`) as soon as it can hardly reach the speed-up `beat`. Raises `UsageError` where this
+        executor cannot time the two against each other.
         """
         ...
 
@@ -144,10 +132,7 @@ class Tracer(Protocol):
     """An executor that finds out what a Python module launches without running it on a device."""
 
     def evidence(self, task: Task, candidate: Candidate) -> Evidence | None:
-        """Return the static facts about a module before it runs; None for a candidate whose build has them.
-
-        It takes seconds the first time. Where it fails, the evidence's problems say why.
-        """
+        """Return the facts about a module before it runs; None for a candidate whose build has them."""
         ...
 
 
@@ -165,10 +150,7 @@ class SeedMaker(Protocol):
     """An executor that makes candidates of a task's reference by itself."""
 
     def make_seeds(self, task: Task) -> tuple[Candidate, ...]:
-        """Return modules by torch's Inductor, the first of which ran.
-
-        It takes a compile the first time. Raises `TaskError` where the reference cannot be compiled.
-        """
+        """Return modules by torch's Inductor, the first of which ran; raises `TaskError`."""
         ...
 
 
@@ -235,9 +217,8 @@ class Proposer(Protocol):
         ...
 
     def propose(self, task: Task, target: Target, known: Known, count: int, rng: random.Random) -> list[Proposal]:
-        """Return up to `count` candidates that were not seen; fewer, or none, when ideas run out.
+        """Return up to `count` candidates that were not seen.
 
-        Equal arguments give equal proposals, but for what a language model samples: all that it remembers of a run
-        comes from `known`, so that a run that was killed goes on as if it had not been.
+        Equal arguments give equal proposals, but for what a language model samples: memory of a run is `known` alone.
         """
         ...

@@ -16,11 +16,7 @@ _LOCK = "lock"
 
 
 class Scratch:
-    """A folder of this process, with a folder for temporary files in it; `close` removes both.
-
-    The process holds a lock on a file in it for as long as it lives. Whoever makes the next one removes those whose
-    lock is free.
-    """
+    """A folder of this process with one for temporary files; whoever makes the next removes those of dead processes."""
 
     def __init__(self) -> None:
         remove_abandoned()

@@ -19,10 +19,9 @@ _FIELDS = ("feature", "threshold", "left", "right", "value", "root")
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """Nodes of all trees in one table. A leaf is its own child; `root` holds the first node of each tree.
+    """Nodes of all trees in one table: a row goes left if its feature is at most the threshold.
 
-    At a node a row goes left if its feature is at most the threshold. A row's answer is the sum of its leaves' values,
-    times `scale`.
+    A leaf is its own child; `root` holds each tree's first node. An answer is the sum of a row's leaves times `scale`.
     """
 
     feature: NDArray[np.int16]

@@ -24,10 +24,9 @@ UNREADABLE = "\ufffd"
 
 
 def printable(text: str, mark: str = "") -> str:
-    """Return the text with `mark` in place of each control character and each invisible one; line ends and tabs stay.
+    """Return the text with `mark` in place of each control and invisible character but line ends and tabs.
 
-    Bytes that are not UTF-8, as they come in file names, become U+FFFD. Joiners of emoji and of Arabic and Indic
-    scripts stay. Stateless, so that text can be cleaned piece by piece.
+    Bytes that are not UTF-8 become U+FFFD; joiners of emoji and scripts stay. Stateless, so that pieces can be cleaned.
     """
     return _UNPRINTABLE.sub(lambda found: UNREADABLE if "\ud800" <= found[0] <= "\udfff" else mark, text)
 
@@ -43,10 +42,7 @@ def first_line(text: str) -> str:
 
 
 def first_error(log: str) -> str:
-    """Return the first line that names an error, else what a traceback ends with, else its first line.
-
-    Lines of code that a traceback shows, which are indented, count only where no other line says more.
-    """
+    """Return the first line that names an error (indented only if no other), a traceback's end, or the first line."""
     lines = log.splitlines()
     deepest = max((i for i, line in enumerate(lines) if line.startswith('  File "')), default=len(lines))
     raised = (line for line in lines[deepest:] if line and not line[0].isspace())
@@ -69,10 +65,7 @@ def spreadsheet_cell(text: str) -> str:
 
 
 def escaped_json(document: str) -> str:
-    """Return a JSON document with the characters escaped that JSON allows in strings and terminals act upon.
-
-    The document means the same to a parser, and holds no line end that only some readers know, such as U+2028.
-    """
+    """Return the same JSON document with characters escaped that terminals and line-based readers act upon."""
     return _UNESCAPED.sub(lambda found: json.dumps(found[0])[1:-1], document)
 
 

@@ -11,11 +11,10 @@ from forewarp.core.values import Target, Task
 
 @dataclass(frozen=True, slots=True)
 class NullResult:
-    """One null candidate in place of one output of the reference, the others being right; None is all outputs.
+    """One null candidate in place of one output of the reference, or of all (None).
 
-    `passed` is true where every correctness case let it through, which a task must not do; else `turned_down_on` names
-    the case that did not. `error` is its largest error on ordinary inputs as a share of what is allowed, None where
-    that is not finite. `passes_kernelbench` says what KernelBench's own check makes of it on the same inputs.
+    `passed` is true where every case let it through; else `turned_down_on` names one that did not. `error` is its
+    largest on ordinary inputs as a share of what is allowed; `passes_kernelbench` is what KernelBench's own check says.
     """
 
     name: str
@@ -31,11 +30,7 @@ class NullResult:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadReport:
-    """Findings on one workload. `problems` make a task degenerate by themselves, `notes` do not.
-
-    `random` names the operations with which the reference draws random numbers: nothing of such a task is sound, since
-    only a candidate that draws the same numbers can be right.
-    """
+    """Findings on one workload: `problems` make a task degenerate, operations that draw `random` numbers unsound."""
 
     workload: str
     oracle: str
@@ -65,8 +60,5 @@ class Validator(Protocol):
         ...
 
     def validate(self, task: Task, started: Callable[[str], None] = ...) -> tuple[WorkloadReport, ...]:
-        """Return a report per workload, calling `started` with its name before each.
-
-        Raises `TaskError` with the reference's own error.
-        """
+        """Return a report per workload, each `started` before; raises `TaskError` with the reference's error."""
         ...

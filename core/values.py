@@ -81,11 +81,7 @@ REFERENCE: Final = "reference"
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One shape of a task.
-
-    `constants` are set in a KernelBench module before `get_inputs()` is called; for a KernelBot task they are the
-    arguments of `generate_input`, without the seed.
-    """
+    """One shape of a task: constants of a KernelBench module, or arguments of KernelBot's `generate_input`."""
 
     name: str
     constants: Mapping[str, Constant] = field(default_factory=dict[str, Constant])
@@ -270,10 +266,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A candidate compiled for one task and target. `artefact` is a folder that a worker can load.
-
-    One that is `pending` is not compiled yet: that is done once it is to be measured.
-    """
+    """A candidate compiled into the folder `artefact`, or `pending` until it is to be measured."""
 
     status: Status
     seconds: float
@@ -387,10 +380,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two arms timed in interleaved blocks: the ratio of their times with its 95 % interval, and every sample.
-
-    `speedup` is anchor / candidate. `candidate_s`/`anchor_s` are in the order taken, two of each arm per block.
-    """
+    """Two arms timed in interleaved blocks, two samples each: anchor / candidate with its 95 % interval."""
 
     speedup: float
     low: float

@@ -10,10 +10,7 @@ from forewarp.gpu_runner.formats import candidate as candidates
 
 
 def bake(candidate: Candidate) -> str:
-    """Return the source with each tunable's chosen value moved to the front of its choices, and as a module's constant.
-
-    A plan that is written too unusually to be edited is left as it is; the tunables are then in the result only.
-    """
+    """Return the source with the chosen tunables as defaults, as it is where its plan is written too unusually."""
     if not candidate.tunables:
         return candidate.source
     source = candidates.with_chosen(candidate).source

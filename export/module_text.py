@@ -47,11 +47,7 @@ class Winning:
 
 
 def of(winning: Winning, evidence: Sequence[str]) -> str:
-    """Return the module that stands in for the reference; it imports nothing of forewarp.
-
-    A Python candidate is one already, and gets the evidence as comments. Raises `CandidateError` where no module can be
-    made of it.
-    """
+    """Return the module that stands in for the reference, without forewarp; raises `CandidateError`."""
     candidate = winning.candidate
     if candidate.language not in DEVICE_ONLY:
         return "".join(f"# {line}".rstrip() + "\n" for line in evidence) + "\n" + bake(candidate)
@@ -81,10 +77,7 @@ class Dispatch:
 
 
 def dispatch_of(winning: Winning, source: Expression | None = None) -> Dispatch:
-    """Return what runs the kernel; `source` is where a native kernel's text comes from, left out the text itself.
-
-    Raises `CandidateError`.
-    """
+    """Return what runs the kernel, whose text is `source` if given; raises `CandidateError`."""
     candidate = winning.candidate
     if candidate.language in DEVICE_ONLY and any(j.signature.state for j in winning.judged):
         raise CandidateError("a call of the reference changes its buffers, and the kernel would leave them as they are")

@@ -33,10 +33,7 @@ _MODULES = ("backward", "backward_kernel", "kernel", "op", "reference", "torch",
 
 @dataclass(frozen=True, slots=True)
 class OpParameter:
-    """A parameter of an op: a tensor or a number that forward takes, a weight, or a number of the constructor.
-
-    `key` is a weight's name in `state_dict`, `place` a number's position in the constructor.
-    """
+    """A parameter of an op: of forward, a weight by its `key` in `state_dict`, or the constructor's at a `place`."""
 
     name: str
     type: str = "torch.Tensor"
@@ -112,10 +109,7 @@ class BackwardKernel:
 def package(
     winning: Winning, name: str, evidence: Sequence[str], facts: str, backward: BackwardKernel | None = None
 ) -> dict[str, str]:
-    """Return the files of an installable package by path; `facts` is the text of `evidence.json`.
-
-    Raises `CandidateError` where the task cannot be an op, `UsageError` for a name that is none.
-    """
+    """Return a package's files by path, `facts` in `evidence.json`; raises `CandidateError` and `UsageError`."""
     op = op_of(winning, name)
     dispatch, kernel, imports = _dispatch(winning, name, "kernel")
     imports.append(f"from {name} import reference as _reference")
@@ -260,11 +254,7 @@ def _free(wished: str, taken: set[str]) -> str:
 def _parts(
     dispatch: Dispatch, op: Op, winning: Winning, names: str, kernel: str = "", more: Mapping[str, Any] | None = None
 ) -> list[str]:
-    """Return what the op consists of but for its face.
-
-    `names` is the expression of the reference's names, `kernel` the module of a Python candidate, "" for this one.
-    `more` are constants of the op's own part.
-    """
+    """Return what the op consists of but for its face; `names` is the expression of the reference's names."""
     guard, launcher, tables = dispatch.parts
     constants = {
         "_NAMES": Expression(names),

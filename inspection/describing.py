@@ -65,11 +65,7 @@ def _describe(job: DescribeJob) -> dict[str, list[Signature]] | TaskFailure:
 def _without_device(
     describe: Callable[..., Signature], job: TaskJob, workload: Workload, *, flops: bool = True
 ) -> Signature:
-    """Load and describe a reference on the CPU, where code that names "cuda" means the CPU, too.
-
-    Raises `ReferenceFailed` where shapes are not enough, and inputs and parameters take more than `MOST_BYTES` or the
-    reference more than `VALUES_S` seconds.
-    """
+    """Describe a reference on the CPU, where "cuda" means the CPU, too; raises `ReferenceFailed`."""
     target = job.target
 
     def by_shapes() -> Signature:
@@ -116,10 +112,7 @@ def _without_elements(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _bounded(describe: Callable[[], Signature], size: int | None, seconds: float = VALUES_S) -> Signature:
-    """Describe in a child process, for a library call cannot be interrupted; `size` is in bytes, None where unknown.
-
-    Raises ValueError where that takes too much time or memory, or fails.
-    """
+    """Describe in a child process, which can be stopped in library calls; raises ValueError."""
     if size is not None and size > MOST_BYTES:
         raise ValueError(
             f"inputs and parameters take {size / 2**30:.1f} GiB, of which {MOST_BYTES >> 30} fit in main memory"

@@ -23,10 +23,9 @@ class DescribeJob(TaskJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceJob(TaskJob):
-    """Trace a module into a folder, in `workload_s` processor seconds for each workload.
+    """Trace a module into a folder, in so many processor seconds for each workload.
 
-    `backward` says whether the gradient is traced too: of every output that has one, or, where that is None, of outputs
-    of a torch.autograd.Function.
+    `backward` is whether gradients are traced, too; None is those of outputs of a torch.autograd.Function.
     """
 
     run = "forewarp.inspection.tracing.program:trace"

@@ -58,10 +58,7 @@ class _Reader:
 
 
 def of_trace(trace: Trace, signatures: Sequence[Signature], target: Target) -> Inspection:
-    """Describe a module's launches; those whose kernel did not compile are among the problems only.
-
-    What the trace took for granted stands among the problems too, because the facts rest on it.
-    """
+    """Describe a module's launches; failed compiles and what was taken for granted are problems."""
     workloads, reader = trace.workloads, _Reader(trace, target)
     launches = {name: reader.launches(w.launches) for name, w in workloads.items()}
     calls = {name: [str(c) for c in w.calls] for name, w in workloads.items()}

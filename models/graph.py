@@ -36,10 +36,7 @@ GLOBALS: dict[str, Any] = {"torch": torch, "F": F}
 
 @dataclass(frozen=True, slots=True)
 class ValueFacts:
-    """A value's memory by its owner, bytes, shape, stride and dtype, and the operation that makes it.
-
-    `operations` are what that consists of; `random` says that it draws random numbers.
-    """
+    """A value's memory by its owner, bytes, shape, stride and dtype, and the operations that make it."""
 
     base: str
     size: int
@@ -205,10 +202,7 @@ class GraphProgram:
         around: Callable[[int], AbstractContextManager[Any]] = lambda _: nullcontext(),
         made: Callable[[str, Any], None] | None = None,
     ) -> None:
-        """Run all statements on values of inputs, weights and constants by name; changes of buffers are left out.
-
-        `around` gives what a statement runs within, `made` gets what each one makes.
-        """
+        """Run all statements but changes of buffers, each within `around`; `made` gets what it makes."""
         env = dict(values)
         for index, (statement, code) in enumerate(self._statements):
             if statement.kind == "change":

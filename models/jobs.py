@@ -15,10 +15,7 @@ from forewarp.gpu_runner.worker.requests import TaskJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileJob(TaskJob):
-    """Profile the model that a task's reference is, in about `seconds`; with `graphs`, in replays of a CUDA graph.
-
-    If `compiled`, the model is called as torch.compile compiles it, and each subgraph as that compiles it alone.
-    """
+    """Profile the model of a task; with `graphs` in replays of a CUDA graph, if `compiled` by torch.compile."""
 
     run = "forewarp.models.profiling:run"
     seconds: float
@@ -35,10 +32,7 @@ class PeakJob(TaskJob):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One operation of a model as Python: `name` is assigned `text`, an expression over the names in `uses`.
-
-    A "view" shares the memory of what it uses; "change" is no expression but a statement that changes a buffer.
-    """
+    """`name` is assigned `text`, over the names in `uses`; a "view" shares memory, a "change" writes to a buffer."""
 
     name: str
     text: str
@@ -69,10 +63,7 @@ class ModelGraph:
 
 @dataclass(frozen=True, slots=True)
 class SubgraphPlace:
-    """One of the places of a subgraph: statements `first` to `last`, what goes in, its weights by path, what comes out.
-
-    `weights` are in the order of the subgraph's parameters.
-    """
+    """A place of a subgraph: its statements, what goes in and comes out, weights in order of its parameters."""
 
     first: int
     last: int

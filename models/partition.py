@@ -22,10 +22,10 @@ MOST_NODES = 160
 
 @dataclass(frozen=True, slots=True)
 class OperationNode:
-    """An operation that makes tensors: the names that it reads and makes, views resolved to what they are views of.
+    """An operation by the names that it reads and makes, those of views resolved.
 
-    `work` is its arithmetic in bytes by `RIDGE`. `roots` are the activations that a layer with weights works on, None
-    for any other operation. What is `fixed` depends on no input, such as a mask.
+    `work` is its arithmetic in bytes by `RIDGE`. `roots` are the activations of a layer with weights, else None. What
+    is `fixed` depends on no input, such as a mask.
     """
 
     reads: frozenset[str]

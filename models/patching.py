@@ -23,10 +23,9 @@ class Replacement:
 
 
 def patched(source: str, graph: ModelGraph, replacements: Sequence[Replacement], *, under_compile: bool = True) -> str:
-    """Return a model's file with a `ModelNew` that has the replacements in all places of their subgraphs.
+    """Return a model's file with a `ModelNew` that has the replacements; raises `CandidateError`.
 
-    Unless `under_compile`, torch.compile gets the model as it was. Raises `CandidateError` where the graph cannot be
-    written out.
+    Unless `under_compile`, torch.compile gets the model as it was.
     """
     if not all(graph.constants.values()):
         raise CandidateError("the model makes a large tensor of literals; hold it in a buffer")

@@ -67,10 +67,7 @@ def problem(
     draws: Mapping[str, str],
     trained: Mapping[str, bool],
 ) -> str:
-    """Return the file. `parameters` are names of weights in its model, `draws` expressions for inputs and weights.
-
-    `trained` says which weights are parameters, not buffers.
-    """
+    """Return the file, with names for weights, expressions that draw values, and which weights are `trained`."""
     own = {name: f"self.{parameters[name]}" for name in piece.weights} | {c: f"self.{c}" for c in piece.constants}
     weights = [
         f"self.{parameters[name]} = torch.nn.Parameter({draws[name]})"
@@ -135,10 +132,7 @@ def _drawn(tensor: torch.Tensor, *, weight: bool) -> str:
 
 
 def _distribution(tensor: torch.Tensor) -> dict[str, Any] | None:
-    """Return mean, standard deviation and whether all values are in [0, 1]; None of what is no sample of anything.
-
-    That is a tensor with infinities or NaN, or with two values at most: a mask or a constant, which means something.
-    """
+    """Return mean, standard deviation, and whether all is in [0, 1]; None of a mask, a constant, infinities."""
     count = tensor.numel()
     if not count:
         return None
@@ -164,10 +158,7 @@ def _pieces(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
 
 
 def _triangle(mask: torch.Tensor) -> str:
-    """Return an expression for a mask that is true above or below a diagonal, "" for any other.
-
-    A random one in its place would let through values that the model never uses, such as a future position's.
-    """
+    """Return an expression for a mask of a triangle, else "": a random one would show values that stay hidden."""
     if mask.dim() < 2 or bool(mask.all()) or not bool(mask.any()):
         return ""
     ones = torch.ones_like(mask)

@@ -28,12 +28,7 @@ def profile_of(
     compiled: bool = False,
     kept: bool = False,
 ) -> ModelProfile:
-    """Profile the reference of a task in `seconds` at most, or return the last profile of it if `kept`.
-
-    For `graphs` and `compiled` see `ProfileJob`.
-
-    Raises `TaskError` with the model's own error, and where it takes longer.
-    """
+    """Profile the reference of a task, or return the profile of it that is `kept`; raises `TaskError`."""
     if graphs and executor.target.kind != "cuda":
         raise DeviceError("a CPU has no CUDA graphs", hint="leave --graphs out, or --device cuda")
     target = executor.target

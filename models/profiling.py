@@ -293,10 +293,7 @@ def _compiled(
     calls: int,
     end: float,
 ) -> list[Subgraph]:
-    """Time each subgraph as torch.compile compiles it alone, the longest first; past the `end`, they stay as they are.
-
-    They run on the values of a call of the model.
-    """
+    """Time subgraphs under torch.compile on a call's values, the longest first, until the `end`."""
     cutter = _Cutter(recorded)
     pieces = {s.sha256: cutter.piece(s.places[0].first, s.places[0].last) for s in subgraphs}
     wanted = {name for piece in pieces.values() for name in piece.inputs}
@@ -387,10 +384,9 @@ def _draws(
 def _narrowed(
     piece: Piece, draws: Mapping[str, str], text: Callable[[Mapping[str, str]], str], device: torch.device
 ) -> Mapping[str, str]:
-    """Return the draws, the widest inputs narrower where the task's results are not finite, as the model's are.
+    """Return the draws, the widest inputs narrower while the task's results are not finite, as the model's are.
 
-    What an operation takes the exponential of, say, has bounds in a model that a draw of its mean and spread has not.
-    Nothing is run on drawn whole numbers, which may be indices that belong together.
+    Drawn whole numbers may be indices that belong together, so nothing is run on them.
     """
     draws = dict(draws)
     for _ in range(_NARROWED):

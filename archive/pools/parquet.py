@@ -65,10 +65,7 @@ def replacing(path: Path) -> Generator[Path]:
 
 
 def read_pool(path: str | Path, *, task_sha256: str | None = None) -> list[RecordedRow]:
-    """Read a Parquet file, or every pool among the `*.parquet` of a folder, in order; of one task, or of all.
-
-    The rows are what `archive.pools.replay.ReplayExecutor` takes. Raises `UsageError` or `ArchiveError`.
-    """
+    """Read a file, or a folder's pools in order, of one task or all; raises `UsageError`, `ArchiveError`."""
     return list(rows_of(path, task_sha256=task_sha256))
 
 
@@ -116,10 +113,7 @@ def is_other_kind(file: Path) -> bool:
 
 
 def columns_of(file: Path, only: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of one file as columns of format 2; raises `ArchiveError` for what is no pool.
-
-    `only` names the columns that are needed, which saves reading the others.
-    """
+    """Yield the rows of a file as columns of format 2, `only` some; raises `ArchiveError` for what is no pool."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

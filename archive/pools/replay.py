@@ -12,11 +12,7 @@ from forewarp.core.values import Build, Candidate, Measurement, Signature, Targe
 
 
 class ReplayExecutor:
-    """Answers from recorded rows; every measurement says `source="replay"`.
-
-    Where a kernel was measured several times, the first one counts. Raises `UsageError` for a kernel that the pool does
-    not hold: nobody knows what it would have done.
-    """
+    """Answers from recorded rows, of a kernel the first; raises `UsageError` for one that the pool does not hold."""
 
     def __init__(self, rows: Sequence[RecordedRow], target: Target) -> None:
         """Rows of other targets or anchors are left out; raises `UsageError` if none is left."""
@@ -55,10 +51,7 @@ class ReplayExecutor:
         against: Subject | None = None,
         beat: float | None = None,
     ) -> Measurement:
-        """Return the recorded measurement, whole whatever there is to `beat`.
-
-        Raises `UsageError` for any other anchor than the reference.
-        """
+        """Return the recorded measurement; raises `UsageError` for any other anchor than the reference."""
         if against is not None:
             raise UsageError(
                 "a replay holds measurements against the reference only", hint="measure on a real device: --device auto"

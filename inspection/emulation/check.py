@@ -34,10 +34,7 @@ LEAST_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WorkloadJudgement:
-    """Outcome of one workload. `slow` is the seconds that it would have taken; 0 where it was not too slow.
-
-    `reach` is what `interpreter.memory.Memory` counted.
-    """
+    """Outcome of one workload, the seconds if it was too `slow`, and what `interpreter.memory.Memory` counted."""
 
     status: CheckStatus
     workload: CheckedWorkload
@@ -185,10 +182,7 @@ class Checker(ABC):
     def _stretched(
         self, workload: Workload, shrinker: Shrinker, judged: WorkloadJudgement, until: float
     ) -> WorkloadJudgement:
-        """Check a right candidate at shapes with one constant near the task's own.
-
-        Returns the first judgement that finds something wrong, else the one given with what these shapes reached.
-        """
+        """Check a right candidate with one constant near the task's own; return the first judgement that is wrong."""
         until = min(until, time.monotonic() + self.bounds.again_s)
         used = {**defaults(self.job, workload), **judged.workload.constants}
         for shape in shrinker.stretched(used, self.bounds.stretched.holds):

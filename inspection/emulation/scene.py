@@ -21,11 +21,7 @@ _ALIGN = 256
 
 
 class ShapeOnly:
-    """One workload at one shape without any values; a module has an empty plan.
-
-    `inputs`, `params` and `outputs` are tensors by the plan's names, empty for a module. `written_values` are the
-    positions, among the values, of what the reference writes to.
-    """
+    """One workload at one shape without values: tensors by the plan's names, none for a module."""
 
     written_values: Sequence[int] = ()
     values: Sequence[Any] = ()
@@ -50,10 +46,9 @@ class ShapeOnly:
 
 
 class Scene(ShapeOnly):
-    """Everything about one workload; building it runs the reference, and raises what that raises.
+    """Everything about one workload, in memory shared with processes forked later; building it runs the reference.
 
-    All tensors lie in memory that processes forked from here on share. `values` are what a module is called with, and
-    `results` where outputs go. `masks` say, after a sample of programs, which elements of the outputs were written.
+    `values` are what a module is called with, `results` where outputs go. `masks` say which elements a sample wrote.
     """
 
     def __init__(self, job: CheckJob, workload: Workload, candidate: Candidate) -> None:

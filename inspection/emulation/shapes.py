@@ -123,10 +123,7 @@ class Shrinker:
             return None
 
     def signature(self, constants: Constants) -> Signature:
-        """Describe the workload with these constants; raises what the reference raises, above `_LARGE` without values.
-
-        A reference that needs values takes too long at a large shape.
-        """
+        """Describe the workload with these constants, above `_LARGE` by shapes; raises what the reference raises."""
         workload = self.with_constants(constants)
         large = self._inputs(workload, constants) > _LARGE
         return describe_shapes(self._job, workload) if large else self._described(workload)
@@ -158,10 +155,9 @@ class Shrinker:
         whole_blocks: bool = False,
         keep: _Dial | None = None,
     ) -> Constants | None:
-        """Halve the largest constants, but `keep`, until the size fits, or as far as that goes.
+        """Halve the largest constants, but `keep`, until the size fits, or as far as that goes; None if nothing works.
 
-        At first, shapes stay ones that the candidate's code suits (`cuts_blocks`); with `whole_blocks`, always. Returns
-        None where nothing works at all.
+        At first, shapes stay ones that the candidate's code suits (`cuts_blocks`); with `whole_blocks`, always.
         """
         size = self.measure(constants)
         if size is None:
@@ -181,10 +177,7 @@ class Shrinker:
         return constants
 
     def cuts_blocks(self, constants: Constants) -> bool:
-        """Return whether a block size of the candidate divides a constant of the task but not the one given here.
-
-        CUDA code may also rest on anything about a shape that is compiled into it, so that must not change at all.
-        """
+        """Return whether a block size divides a constant of the task, not the one here, or CUDA code would differ."""
         if self._compiled(constants) != self._built_for:
             return True
         pairs = [(d.read(self.original), d.read(constants)) for d in _dials(constants) if d.name in self.original]
@@ -204,10 +197,9 @@ class Shrinker:
                 yield dial.set(constants, number)
 
     def stretched(self, constants: Constants, fits: Callable[[Size], bool]) -> Iterator[Constants]:
-        """Yield shapes with one constant as near to the task's own as fits, at least four times as large as given.
+        """Yield shapes with one constant near the task's own, four times the given or more, the smallest first.
 
-        For that the other constants are halved further, as long as they suit the candidate's code as they do now. What
-        is given smallest, of what the task has, comes first.
+        For that the others are halved further, as long as they suit the candidate's code as now.
         """
         dials = [d for d in _dials(constants) if d.name in self.original]
         for dial in sorted(dials, key=lambda d: d.read(constants) / max(1, d.read(self.original))):

@@ -133,10 +133,7 @@ def combine(kind: type[ast.operator], left: Value, right: Value) -> Value:
 
 
 class Evaluator:
-    """Evaluator of expressions under a set of names. Each language derives from it and defines calls and subscripts.
-
-    Accesses are noted in `found`.
-    """
+    """Evaluator of expressions, which notes accesses; each language defines its calls and subscripts."""
 
     def __init__(self, names: Mapping[str, Value], found: Found) -> None:
         self.names: dict[str, Value] = dict(names)

@@ -27,11 +27,7 @@ _FINE = ("mix.", "width.", "kernel.")
 
 
 def features(task: Task, target: Target, subject: Subject) -> dict[str, float]:
-    """Return named numbers for one subject; names that another subject has may be missing.
-
-    Tunables and sizes enter as log2, facts as a signed log2(1 + |value|), which is close to linear for shares such as
-    the occupancy and tames counts such as code bytes.
-    """
+    """Return named numbers for one subject: tunables and sizes as log2, facts as a signed log2(1 + |value|)."""
     candidate, evidence = subject.candidate, subject.build.evidence
     found = {f"tunable.{name}": _log2_size(value) for name, value in candidate.tunables.items()}
     found |= {
@@ -65,10 +61,10 @@ class Columns:
 
     @staticmethod
     def over(rows: Sequence[Mapping[str, float]]) -> Columns:
-        """Choose the columns from all rows that will ever be compared, measured or not.
+        """Choose the columns from all rows that will ever be compared, tunables first.
 
-        A column that never varies is dropped, and so is one that repeats an earlier column (code bytes often repeat a
-        tunable); tunables come first. Indicators (`language.…`) are zero where they are missing.
+        One that never varies or repeats an earlier one is dropped. Indicators (`language.…`) are zero where they are
+        missing.
         """
         names = sorted({name for row in rows for name in row}, key=_rank)
         if not names:

@@ -150,11 +150,7 @@ def columns() -> dict[str, str]:
 def vector(
     facts: _Facts, problems: int, candidate: Candidate, target: Target, anchor_s: float | None = None
 ) -> dict[str, float]:
-    """Return the columns of one candidate by name.
-
-    `facts` are those of `gpu_runner.evidence.facts`; `anchor_s` is the anchor's measured time, the geometric mean over
-    the workloads.
-    """
+    """Return the columns of one candidate by name, from `gpu_runner.evidence.facts` and the anchor's measured time."""
     found = {name: work(facts, target) for name, (_, work) in _COLUMNS.items()}
     compiled = "instructions" in facts
     found |= {f"mix.{name}": facts.get(f"mix.{name}", 0.0) if compiled else math.nan for name in _CLASSES}

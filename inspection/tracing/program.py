@@ -159,10 +159,7 @@ def pretend(
     recorder: Recorder,
     configurations: int = triton_driver.MOST_CONFIGURATIONS,
 ) -> masquerade.Masquerade:
-    """Put the target in the place of this machine's devices, for torch and for Triton.
-
-    `configurations` bounds those that an autotuner tries.
-    """
+    """Put the target in the place of this machine's devices; autotuners try so many configurations."""
     mode = stack.enter_context(masquerade.masquerading(target, recorder))
     with contextlib.suppress(ImportError):
         import triton.runtime
@@ -208,8 +205,7 @@ def differentiate(
 ) -> bool:
     """Call, and record what the gradient of the outputs' sum launches; return whether there is one.
 
-    Unless `every`, only outputs of a torch.autograd.Function count. The values are made to require their gradients.
-    `keep` says that the call itself counts, too.
+    Unless `every`, only outputs of a torch.autograd.Function count; `keep` the call itself, too.
     """
     for value in values:
         if isinstance(value, torch.Tensor) and value.is_leaf and value.is_floating_point():
@@ -280,10 +276,7 @@ def _bytes(spec: TensorSpec) -> int:
 
 @contextlib.contextmanager
 def within(seconds: float) -> Generator[None]:
-    """Raise `OutOfTime` after so many seconds of processor time, or three times as many by the clock.
-
-    It comes again and again, for a module that catches everything.
-    """
+    """Raise `OutOfTime`, again and again, after so many seconds of processor time, or three times that by the clock."""
 
     def over(number: int, frame: Any) -> None:
         del number, frame

@@ -24,11 +24,9 @@ NOT_LAUNCHED = "nothing in the file launches it, and no arguments could be guess
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file to trace without a task.
+    """A file to trace without a task: its path, "" for text alone, values for parameters, and the function to call.
 
-    `path` is where it lies, so that what it imports from beside it is found; "" where it is text only. `arguments` are
-    values by the names of parameters (see `tracing.files.arguments`). `call` names the function to call. `backward`
-    says whether gradients are traced; None where a torch.autograd.Function makes the output.
+    `backward` is whether gradients are traced; None where a torch.autograd.Function makes the output.
     """
 
     source: str
@@ -40,11 +38,10 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class TracedLaunch:
-    """One launch, `times` over. `symbol` names the kernel in `cubin`, a file beside the trace.
+    """One launch, `times` over, of `symbol` in the file `cubin`, both empty where the kernel did not compile.
 
-    `symbol` and `cubin` are empty where the kernel could not be compiled, `grid` and `block` None where only the
-    running program knows them. `grid` counts blocks, those of a cluster one by one. `shared` is dynamic shared memory.
-    `bytes` are those of the tensors that it is given, each once.
+    `grid` (in blocks) and `block` are None where only the running program knows them. `shared` is dynamic, `bytes` are
+    those of the tensors that it is given.
     """
 
     kernel: str
@@ -72,10 +69,9 @@ class LibraryCall:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadTrace:
-    """One workload: launches and calls of one call of the module, equal ones merged, in order of appearance.
+    """Launches and calls of one call of the module, and of its gradient, merged, in order of appearance.
 
-    `problems` would stop or spoil the module on the device, or stopped the trace; `notes` say what was assumed.
-    `backward` and `backward_calls` are the launches and calls of the gradient, where one was asked for.
+    `problems` would spoil the module on the device, or stopped the trace; `notes` say what was assumed.
     """
 
     strategy: Strategy
@@ -99,10 +95,7 @@ class FileKernel:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A module traced for each workload. `folder` holds the cubins; it is empty where the trace came to nothing.
-
-    Of a file without a task, `workloads` are what was called, by its name, and `kernels` those that the file defines.
-    """
+    """A module by workload, or a file by call with the kernels it defines; cubins are in `folder`, "" for none."""
 
     workloads: Mapping[str, WorkloadTrace]
     folder: str = ""
@@ -111,10 +104,7 @@ class Trace:
 
     @classmethod
     def load(cls, folder: Path) -> Trace:
-        """Read the trace in `folder`; raises ValueError where it is not what `save` writes.
-
-        The file was written by a process that ran the module, so nothing in it is taken on trust.
-        """
+        """Read the trace that a process which ran the module wrote; raises ValueError, and trusts nothing in it."""
         path = folder / TRACE_FILE
         try:
             if path.is_symlink():

@@ -54,10 +54,7 @@ def available() -> str:
 
 
 def build(text: str, plan: ResolvedPlan, folder: Path, name: str, device: Path) -> None:
-    """Compile a candidate for one workload and link it with the device to the program `folder/name`.
-
-    Raises `CompileError` and `UnsupportedPtx`.
-    """
+    """Compile a candidate for one workload to the program `folder/name`; raises `CompileError`, `UnsupportedPtx`."""
     candidate, unit = translate(text, plan)
     (folder / NAME).write_text(candidate)
     (folder / f"{name}.cpp").write_text(unit)
@@ -131,10 +128,7 @@ def _dynamic(match: re.Match[str]) -> str:
 
 
 def provide_device(compiler: str, path: Path, cache: Path) -> None:
-    """Write the device to `path`, from the cache where a sound one is there; raises `CompileError`.
-
-    Call it outside of what a candidate can write to. A cache that cannot be read or written costs time, nothing else.
-    """
+    """Write the device to `path`, from the cache if it can, where no candidate can write; raises `CompileError`."""
     kept = cache / _key(compiler)
     compiled = _read(kept)
     if compiled is None:

@@ -79,10 +79,7 @@ class EmulatorCheck(Checker):
             yield unjudged(scene.workload, refused.message, scene.plan.programs, _STATUS[refused.ending])
 
     def _judge(self, scene: Scene, limit_s: float, *, sample: bool, first: bool) -> WorkloadJudgement:
-        """Run the candidate; if it is right the `first` time, once more with threads and blocks in descending order.
-
-        That is done where the program runs threads of its own.
-        """
+        """Run the candidate; if right the `first` time, again with threads and blocks in descending order."""
         judged = self._judge_once(scene, limit_s, sample=sample)
         if judged.status != "ok" or not first or sample or not self._emulation.both_orders:
             return judged

@@ -53,10 +53,10 @@ class EmulatedRun:
 
 
 class Emulation:
-    """The programs of one candidate in a folder of their own: one for each set of constants.
+    """The programs of one candidate, one for each set of constants.
 
-    `reserved` is the address space, in bytes, that a running program takes and does not use; `both_orders` says whether
-    it can run threads and blocks in descending order, too, and `errors` is the file that gets its standard error.
+    `reserved` is the address space, in bytes, that one takes and does not use; `both_orders` says whether threads and
+    blocks run in descending order, too, and `errors` is the file of its standard error.
     """
 
     both_orders, reserved, errors = True, 0, os.devnull
@@ -86,10 +86,7 @@ class Emulation:
         return None
 
     def run(self, scene: Scene, seconds: float, *, descending: bool = False, sample: bool = False) -> EmulatedRun:
-        """Run all launches on the scene's buffers, which get the results; `prepare` comes first.
-
-        `seconds` are of processor time; by the clock it may take three times as long.
-        """
+        """Run what was prepared on the scene's buffers for so many seconds of processor time."""
         # What a program has once written to, nobody but it looks at again: there may be links.
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
             folder, slots = Path(name), _lay_out(scene)
@@ -101,10 +98,7 @@ class Emulation:
         return outcome
 
     def look(self, shape: ShapeOnly) -> tuple[Finding, ...]:
-        """Run some blocks of all launches on buffers without contents; return what is out of bounds whatever they hold.
-
-        All bytes of all buffers are 0, then 1. `prepare` comes first.
-        """
+        """Run some blocks on buffers full of 0, then 1; return what is out of bounds whatever they hold."""
         slots = {name: replace(s, offset=0, writable=True) for name, s in _lay_out(shape).items()}
         orders, seen = ["hollow", f"sample {_LOOK_SAMPLE * _LOOK_S:.3f}"], list[tuple[Finding, ...]]()
         for fill in (b"\0", b"\1"):

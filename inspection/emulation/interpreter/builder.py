@@ -26,10 +26,7 @@ def builder_class(interpreter: Any) -> type:
 
 
 class _Types:
-    """The interpreter's handles of values, and the types of their arrays: bf16 is kept as fp32, and as words in memory.
-
-    Types are Triton's own, imported only where something is interpreted.
-    """
+    """The interpreter's handles, and the arrays in them: bf16 is kept as fp32, and as words in memory."""
 
     def __init__(self, handle: Callable[[Any, Any], Any], numpy_type: Callable[[Any], np.dtype[Any]]) -> None:
         import triton.language as tl

@@ -88,10 +88,7 @@ class InterpreterCheck(Checker):
         return judged.with_note(f"not seen at this shape: {'; '.join(hidden)}") if hidden else judged
 
     def _never_written(self, shrinker: Shrinker, small: Constants, report: Mapping[str, Any]) -> list[Finding]:
-        """Return the outputs that a launch's programs are too few to fill at the task's own shape.
-
-        The estimate is believed where it says that a small shape, at which all was written, can be filled.
-        """
+        """Return outputs that too few programs fill at the task's own shape, if the estimate holds at a small one."""
         rooms: Mapping[str, tuple[float, int]] = report["room"] if report["outcome"] == "done" else {}
         lacking = {name: room / size for name, (room, size) in rooms.items() if room < size}
         fillable = self._look(shrinker, small)["room"] if lacking else {}

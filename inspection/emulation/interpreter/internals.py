@@ -27,10 +27,7 @@ KNOWN = ("3.6", "3.7")
 
 
 def install(memory: Memory) -> Kernels:
-    """Change the interpreter in this process so that it works on `memory`; raises `Unsupported`.
-
-    `TRITON_INTERPRET=1` must have been set before Triton was first imported, and candidates come in after this.
-    """
+    """Have the interpreter work on `memory`, set by `TRITON_INTERPRET=1` before Triton came; raises `Unsupported`."""
     version = importlib.metadata.version("triton")
     if not version.startswith(tuple(f"{v}." for v in KNOWN)):
         raise Unsupported(
@@ -108,10 +105,7 @@ class Kernels:
     def on_launch(
         self, launch: Callable[[Any, Any, Sequence[Any], Mapping[str, Any]], None], pointer: Callable[..., Any]
     ) -> None:
-        """Have `launch` called with kernel, grid and arguments where host code launches one.
-
-        `pointer` makes an argument of a tensor, given its name.
-        """
+        """Have `launch` called where host code launches a kernel; `pointer` makes an argument of a tensor."""
         self._pointer = pointer
         convert = self._interpreter._implicit_cvt
 

@@ -55,10 +55,7 @@ class KernelRun(ABC):
         self._run()
 
     def room(self) -> dict[str, tuple[float, int]]:
-        """Return, after a run without contents, the most bytes of each output that programs can write, and its bytes.
-
-        Left out are outputs that anything but the launches may have written to.
-        """
+        """Return the bytes that programs can write of each output, and its own; not of those torch may have written."""
         memory = self.memory
         if not isinstance(memory, SizedMemory):
             return {}
@@ -319,10 +316,7 @@ class ModuleRun(KernelRun):
         return self._windows[key] + tensor.data_ptr() - start
 
     def _allocation(self, tensor: torch.Tensor) -> tuple[int, int]:
-        """Return where the memory that a tensor is part of begins, and its bytes.
-
-        The task's inputs share one storage here, and have an allocation each on a GPU.
-        """
+        """Return where a tensor's memory begins, and its bytes; inputs, which share one storage here, count alone."""
         for value in self.scene.values:
             if isinstance(value, torch.Tensor):
                 start, size = value.data_ptr(), value.numel() * value.element_size()

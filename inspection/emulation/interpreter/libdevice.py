@@ -112,10 +112,7 @@ def _formulas() -> dict[str, MathFunction]:
 
 
 def _with_rounding() -> dict[str, MathFunction]:
-    """Return functions with a rounding in their names, of which only those to integers do it.
-
-    The others round to nearest, off by one unit at most.
-    """
+    """Return functions with a rounding in their names; those not to integers round to nearest, off by a unit."""
     arithmetic: dict[str, MathFunction] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
     arithmetic |= {"sqrt": np.sqrt, "rcp": np.reciprocal}
     found: dict[str, MathFunction] = {}

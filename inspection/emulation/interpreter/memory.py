@@ -60,10 +60,7 @@ class Traffic:
 
 @dataclass(slots=True)
 class Ledger:
-    """Findings by kind and place, and the traffic of each place that loads or stores.
-
-    What is `suspected` may be done by a right kernel, too: it is a fault only of one whose outputs are wrong.
-    """
+    """Findings by kind and place, those that count only if outputs are wrong as `suspected`, and traffic by place."""
 
     seen: dict[tuple[str, str], Finding] = field(default_factory=dict[tuple[str, str], Finding])
     suspected: dict[tuple[str, str], Finding] = field(default_factory=dict[tuple[str, str], Finding])
@@ -118,11 +115,10 @@ class RealAddress(Exception):
 
 @dataclass(slots=True)
 class Buffer:
-    """Bytes that pointers may point to. `content` is flat; `size` is that of one element in bytes.
+    """Flat bytes that pointers may point to, in elements of `size` bytes.
 
-    `written` says per element whether it holds anything yet; None where all do. `watched` is false for what no program
-    may write to: nothing can race there. `merged` are the elements that atomics changed, `stored_at` is where the last
-    store to it came from.
+    `written` says which hold anything yet, None for all. What is not `watched` is written by no program. `merged` are
+    the elements that atomics changed, `stored_at` is where the last store came from.
     """
 
     name: str
@@ -149,10 +145,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class BufferPart:
-    """The elements of a buffer that belong to a tensor, where that is not all of it: every `size` bytes are one.
-
-    `first` is where the tensor's pointer points to; `members` says of each element whether it is the tensor's.
-    """
+    """The elements (`members`, each of `size` bytes) of a buffer that are a tensor's; its pointer is at `first`."""
 
     size: int
     first: int
@@ -212,10 +205,7 @@ class Memory:
         return base
 
     def window(self, buffer: Buffer, name: str, view: BufferPart | None) -> int:
-        """Return another address of a buffer, for an argument that may be a view of it.
-
-        So an access is known by the argument that its pointer came from, though several share a buffer.
-        """
+        """Return another address of a buffer, by which accesses through one argument, perhaps a view, are known."""
         base = self._next_base()
         self._windows.append(_Window(buffer, name, base, view))
         return base
@@ -306,10 +296,7 @@ class Memory:
     def change(
         self, addresses: AnyArray, mask: Mask, values: AnyArray, apply: Change, order: tuple[bool, bool]
     ) -> AnyArray:
-        """Atomically put `apply(old, value)` at each address, lane after lane, and return the old values.
-
-        `order` says whether the access acquires and whether it releases.
-        """
+        """Atomically put `apply(old, value)` at each address; `order` is whether it acquires, and releases."""
         kind = values.dtype
         values = np.broadcast_to(values, addresses.shape)
         old = np.zeros(addresses.shape, kind)

@@ -104,10 +104,7 @@ class SizedMemory(Memory):
 
 
 def look_at_corners(memory: SizedMemory, program: Callable[..., None], grid: Sequence[int], pace: Pace) -> None:
-    """Run the programs in the corners of a launch's grid, and in its middle.
-
-    Notes what is seen in the same way for both made-up values, and adds to the `room` of buffers.
-    """
+    """Run the programs in a grid's corners and middle; note what both made-up values show, and add to `room`."""
     certain, most = memory.ledger, dict[int, float]()
     try:
         for place in corners_and_middle(grid):
@@ -140,10 +137,7 @@ def _seen(
 
 
 def corners_and_middle(grid: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return the places in a grid's corners, the last one first, and in its middle.
-
-    An offset that overflows in the middle may have come round to the buffer again in the last corner.
-    """
+    """Return a grid's corners, the last first, and its middle, whose overflow the corner may hide."""
     if not all(grid):
         return []
     ends = [(n - 1, 0) for n in grid]

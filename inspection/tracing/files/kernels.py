@@ -28,11 +28,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class KernelText:
-    """A jitted function as its text has it.
-
-    `pointers` are the parameters that memory is reached through, `indices` those of them whose contents take part in
-    addresses. `tiles` says that it multiplies matrices.
-    """
+    """A jitted function as its text has it, with the parameters that are pointers, and those read for addresses."""
 
     name: str
     line: int
@@ -45,10 +41,7 @@ class KernelText:
 
 @dataclass(frozen=True, slots=True)
 class FileText:
-    """All jitted functions of a file; `kernels` are those that are launched, not called by other jitted functions.
-
-    `uses` says for each function or class at the top level which names it uses.
-    """
+    """All jitted functions of a file, those that are launched, and the names that each top-level item uses."""
 
     jitted: Mapping[str, KernelText]
     kernels: tuple[str, ...]

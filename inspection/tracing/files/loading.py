@@ -31,10 +31,7 @@ Bounded = Callable[[str, Callable[[], object]], str]
 
 @dataclass(slots=True)
 class LoadedFile:
-    """The module that a file became, as far as it got; `problems` say which statements failed.
-
-    `compiler` keeps to the file's future statements.
-    """
+    """The module that a file became, as far as it got, and why statements failed."""
 
     module: ModuleType
     tree: ast.Module
@@ -44,10 +41,7 @@ class LoadedFile:
 
 
 def load(file: SourceFile, bounded: Bounded) -> LoadedFile:
-    """Import a file: as a part of its package if it is in one and that can be imported, else statement by statement.
-
-    Raises SyntaxError.
-    """
+    """Import a file as a part of its package, or statement by statement; raises SyntaxError."""
     path = _place(file)
     tree = ast.parse(file.source, path)
     compiler: Any = codeop.Compile()
@@ -127,10 +121,7 @@ def package_of(path: Path) -> tuple[str, Path]:
 
 
 def readable_beside(path: str) -> tuple[str, ...]:
-    """Return what the code of a file may read beside its tools: what lies where it imports from, hidden files left out.
-
-    That is the file alone in a home or a folder that all users share, and nothing for code without a file ("").
-    """
+    """Return what a file's code may read: what lies beside it, hidden files not, or itself alone in a home."""
     if not path:
         return ()
     place = Path(path).resolve()
