@@ -29,14 +29,10 @@ class AccountLine:
 class Account:
     """Costs of a run, beside those of measuring every candidate that it considered.
 
-    Attributes:
-        hour: Dollars that an hour of the device is taken to cost; None where that is not known.
-        asked: Answers of forecasters. `written` are programs by language models.
-        built: Kernels compiled, all that passed the gate but those found in a cache; their seconds add up over threads.
-        measured: Measurements as booked, the confirmation among them; the seconds are the device's.
-        spared: Candidates considered and not measured; an estimate: each as the run's measurements of its language.
-            None without a forecaster, or where nothing was measured.
-        saved: `spared` less `asked`; negative where asking cost more.
+    `hour` is what an hour of the device is taken to cost. `asked` are answers of forecasters, `written` programs by
+    models, `built` compiles outside the cache, their seconds over all threads, `measured` the device's. `spared`
+    estimates those considered and not measured, as the run's measurements of their language; `saved` is that less
+    `asked`.
     """
 
     hour: float | None
@@ -57,10 +53,7 @@ def account(
     *,
     prices: Prices,
 ) -> Account:
-    """Return the account of a run on `target`; `answers` are how many each forecaster gave, with their cost.
-
-    `threads` compile at once.
-    """
+    """Return the account of a run; each forecaster's `answers` are their number and cost, `threads` compile."""
     asked = _item([prices.asking(target, cost) for _, cost in answers], sum(count for count, _ in answers))
     written = _item([prices.asking(target, r.cost) for r in rows if r.cost != Cost()])
     compiled = [r.build.seconds for r in rows if r.build is not None and not r.build.cached and r.build.seconds > 0]

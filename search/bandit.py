@@ -45,11 +45,11 @@ class Pull:
 def pulls_of(
     attempts: Sequence[Attempt], arm_of: Callable[[Attempt], str], base_of: Callable[[Attempt], float | None]
 ) -> list[Pull]:
-    """Return the attempts as pulls, in order; those for which `arm_of` gives "" are no pulls.
+    """Return the attempts that have an arm as pulls, in order.
 
-    The reward of what was measured is max(0, log2 S − log2 of what it began from): `base_of` gives that speed-up, and
-    where it gives None, the fastest that was proposed earlier stands in, then the reference. What passed the gate and
-    was not measured gets p_valid · max(0, the same of its forecast's median), at half its worth; what failed gets none.
+    The reward is max(0, log2 S − log2 of what it began from), which `base_of` gives, else the fastest so far, or 1.
+    What passed the gate unmeasured gets p_valid · max(0, the same of its forecast's median) at half its worth; what
+    failed none.
     """
     made: list[tuple[str, float, Cost]] = []
     incumbent = 1.0
@@ -66,10 +66,9 @@ def pulls_of(
 def choose(
     arms: Sequence[str], pulls: Sequence[Pull], count: int, rng: random.Random, *, handling: float = HANDLING
 ) -> list[str]:
-    """Return `count` arms to pull at once; arms that were never pulled come first, in random order.
+    """Return `count` arms to pull at once, those never pulled first; equals are told apart by `rng` alone.
 
-    Each choice counts for those after it as a pull that brings what its arm brought so far. Equals are told apart by
-    `rng` alone.
+    Each choice counts for those after it as a pull that brings what its arm brought so far.
     """
     order = rng.sample(list(arms), len(arms))
     weight, reward, cost = (dict.fromkeys(order, 0.0) for _ in range(3))

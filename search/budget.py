@@ -13,11 +13,9 @@ from forewarp.core.values import Candidate
 
 
 def searching(budget: Budget, spend: Spend, *, each_s: float, confirm: bool) -> Budget:
-    """Return the part of the budget that is not kept back for the confirmation.
+    """Return the part of the budget that is not kept back for the confirmation, which takes `each_s` of the device.
 
-    `each_s` is what that takes of the device. It takes no more wall time than a measurement has taken
-    so far, with all that belongs to it. A budget of one measurement has nothing to keep back: its only candidate is not
-    confirmed.
+    It takes no more wall time than a measurement has taken so far. A single measurement is not confirmed.
     """
     kept = int(confirm)
     each_wall_s = min(each_s, spend.wall_s / max(1, spend.measurements))
@@ -35,8 +33,7 @@ def relative_prices(
 ) -> list[float]:
     """Return the expected cost of measuring each candidate, as a multiple of a typical measurement.
 
-    Measurements all cost one. Where seconds (of the device, or of wall time) run out first at the present rate, what a
-    candidate costs is the mean of the seconds that those of its language took.
+    All cost one, unless seconds run out first; then it is the mean of the seconds of its language.
     """
     by_language: dict[str, list[float]] = {}
     for t in trials:

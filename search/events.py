@@ -155,10 +155,7 @@ class Examined(KernelEvent):
 
 @dataclass(frozen=True, slots=True)
 class BudgetWarning(Event):
-    """At least `share` of one currency's cap is spent; told once per currency, share and run.
-
-    Where one step passes several shares, only the highest is told.
-    """
+    """At least `share` of a cap is spent: the highest share that was passed, told once per currency."""
 
     currency: str
     spent: float

@@ -34,10 +34,7 @@ def confirm(run: SearchRun) -> Generator[Event]:
 
 
 def _preferred(run: SearchRun, best: CandidateRow) -> Generator[Event, None, CandidateRow]:
-    """Examine the best programs, each with its fastest tunables; return the first that fails on no near shape it takes.
-
-    The best one stays where all fail, or where nothing is to be learned about near shapes.
-    """
+    """Return the first of the best programs that fails on no near shape it takes, else the best."""
     for row in run.state.leaders(ROBUST_SHARE)[:MOST_EXAMINED]:
         kernel = row.candidate.sha256
         if kernel not in run.archive.holdouts(run.id):

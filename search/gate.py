@@ -43,10 +43,7 @@ class _Keys:
     launches: str
 
     def code(self, build: Build | None) -> str:
-        """Return a key that is equal for candidates that run the same machine code in the same launches, "" if unknown.
-
-        A Python module's host code is not in its binary, so equal binaries say nothing about it.
-        """
+        """Return a key of machine code and launches, "" where unknown; a module's binary lacks its host code."""
         known = build is not None and build.binary_sha256 and self.launches
         return f"{build.binary_sha256}\n{self.launches}" if build and known else ""
 
@@ -63,10 +60,7 @@ class Gate:
         *,
         forecasting: bool = False,
     ) -> None:
-        """`signatures` may be empty; then candidates that differ in tunables never count as the same code.
-
-        With `forecasting`, what takes long to build passes with a build that is pending.
-        """
+        """Without `signatures` nothing is the same code; if `forecasting`, long builds pass as pending."""
         self._executor, self._task, self._signatures, self._threads = executor, task, tuple(signatures), threads
         # Recorded candidates did run once: a launch plan that does not resolve here is no reason to reject them.
         self._recorded = executor.candidates(task) is not None
@@ -93,10 +87,7 @@ class Gate:
         return self._keys(candidate).program
 
     def check(self, batch: Sequence[Candidate]) -> Generator[GateAnswer]:
-        """Yield one answer per candidate, in order; compiles run ahead in a few threads.
-
-        Raises `WorkerError` if the executor is lost. Closing the iterator drops the compiles that have not begun.
-        """
+        """Yield an answer per candidate, compiles ahead in threads until closed; raises `WorkerError`."""
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="compile")
         try:
             answers = [self._begin(candidate, pool) for candidate in batch]
@@ -147,10 +138,7 @@ class Gate:
             self._broken.setdefault(candidate.source, f"not built, because {both}, fail with the same {errors[0]}")
 
     def _build(self, candidate: Candidate) -> Build:
-        """Compile; a module is traced to its launches, so that forecasters know it as they know other kernels.
-
-        A torch extension takes long to build: where candidates are forecast, its code alone is compiled for the trace.
-        """
+        """Compile and trace; a torch extension, where forecast first, only by its code: building it takes long."""
         later = self._forecast_first and candidate.language == "python" and settings.wanted(candidate.source)
         build = Build("ok", 0.0, pending=True) if later else self._executor.compile(self._task, candidate)
         return self._evidenced(candidate, build)
@@ -197,9 +185,7 @@ def _gated(compiled: Callable[[], Build]) -> GateAnswer:
 def program_key(candidate: Candidate) -> str:
     """Return a key that is equal for candidates that are the same program.
 
-    The normal form has no comments, so the plan, which lives in one, counts by itself: two equal kernels under other
-    launches are two programs. How tunables may vary does not matter, only what they are. Of a malformed plan nothing
-    counts.
+    That is the normal form, the tunables chosen, and the plan, unless it is malformed, without their choices.
     """
     text, chosen, launches = candidates.normalise(candidate), dict(candidate.tunables), ""
     if candidate.language == "python":

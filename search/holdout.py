@@ -42,13 +42,10 @@ _REFUSAL = re.compile(r"^(?:AssertionError|NotImplementedError|ValueError)\b", r
 
 @dataclass(frozen=True, slots=True)
 class HoldoutShape:
-    """Result of a kernel on one near shape.
+    """Result of a kernel on one near shape, made from the workload `origin` by `changes` of old to new values.
 
-    `constants` are the workload's, `changes` old and new value of those that were changed, `origin` the workload that
-    it was made from. `status` is the measurement's, or "not_applicable" where plan or module refuse the shape, or
-    "not_measured" where the measuring itself failed. A kernel that does not compile for the shape says no before it
-    can say anything wrong. `speedup` is anchor / candidate with its 95 % interval; None unless the status is "ok".
-    `log` is the beginning of what was said. `signature` tells which tensors it was about.
+    `status` is the measurement's, "not_applicable" where plan or module refuse the shape, or "not_measured" where
+    measuring itself failed. `speedup` is anchor / candidate with its 95 % interval; None unless the status is "ok".
     """
 
     name: str
@@ -77,11 +74,11 @@ class HoldoutShape:
 
 @dataclass(frozen=True, slots=True)
 class Holdout:
-    """Results of a kernel on shapes that nobody tuned for.
+    """Results of a kernel on shapes that nobody tuned for, and one sentence on them.
 
     `generalises` is "no" if it took a shape and was wrong, failed, or had a time that nobody should believe; "yes" if
-    it took all and was right; "partly" if it refused some and was right on the others; else "unknown". `device_s` are
-    the seconds for which the device was held, `said` is one sentence for people.
+    it took all and was right, "partly" if it refused some; else "unknown". `device_s` is for how long it held the
+    device.
     """
 
     shapes: tuple[HoldoutShape, ...]
@@ -93,11 +90,9 @@ class Holdout:
 def examine(
     executor: Executor, task: Task, candidate: Candidate, stopped: Callable[[], bool] = lambda: False
 ) -> Holdout | None:
-    """Compile and measure the candidate on near shapes, one after the other, each in a task of its own.
+    """Compile and measure the candidate on near shapes, on fresh inputs, until `stopped`; None on a replay.
 
-    None where answers are looked up, because there is nothing to look up for other shapes. Inputs are drawn by each
-    measurement from seeds of the operating system's, so that they are unseen, too. Trouble with the executor is a
-    shape's status, since what was measured before stays true. No shape is begun once `stopped` returns true.
+    Trouble with the executor is a shape's status, since what was measured before stays true.
     """
     if executor.candidates(task) is not None:
         return None

@@ -40,10 +40,7 @@ def owner() -> str:
 
 @contextlib.contextmanager
 def hold(archive: Archive, run: str) -> Generator[None]:
-    """Mark the run as running in this process; raises `UsageError` if another one works on it.
-
-    The mark in the archive outlives a killed process; `check` sees that its process is gone.
-    """
+    """Mark the run as running in this process; raises `UsageError` if another living one works on it."""
     with _lock:
         with archive.transaction():
             check(archive.run(run))

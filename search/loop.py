@@ -71,10 +71,9 @@ class Search:
         proposer: Proposer,
         forecaster: Forecaster | None = None,
     ) -> Self:
-        """Take up a run that was interrupted, failed or killed; `archive.run(run_id)` tells its task and settings.
+        """Take up a run that was interrupted, failed or killed, of `archive.run(run_id)`'s task and settings.
 
-        Raises `UsageError` if the run is unknown, finished, worked on by a living process, or if the executor's target
-        or the presence of a forecaster differ from what the run began with.
+        Raises `UsageError` if it is finished, worked on, or began on another target or otherwise forecast.
         """
         run = archive.run(run_id)
         if run.status == "finished":
@@ -94,10 +93,9 @@ class Search:
         return cls(archive, run, executor, proposer, forecaster, resumed=True)
 
     def events(self) -> Iterator[Event]:
-        """Do the work and yield what happens; the last event is `RunFinished`. Closing the iterator interrupts the run.
+        """Do the work and yield what happens, `RunFinished` last. Closing the iterator interrupts the run.
 
-        Errors of executor, proposer and forecaster mark the run as failed and are raised again; it can be resumed then.
-        A kill leaves no time to write: the status stays "running", and that can be resumed, too.
+        Errors mark the run as failed and are raised again; it can be resumed then, as after a kill.
         """
         if self._begun:
             raise UsageError(f"this search of run {self.run_id} was begun before", hint="use Search.resume")
@@ -111,10 +109,7 @@ class Search:
         return self.summary()
 
     def stop(self) -> None:
-        """Ask the run to end: the measurement in progress is finished, the status becomes "interrupted".
-
-        May be called from a signal handler or another thread.
-        """
+        """Ask the run, from any thread, to end as "interrupted" once the measurement in progress is finished."""
         self._run.stop.set()
 
     def summary(self) -> RunSummary:

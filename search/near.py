@@ -28,10 +28,7 @@ Describe = Callable[[Task], Sequence[Signature]]
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A task whose only workload is one of a task's own with other sizes.
-
-    `origin` names the workload that it was made from, `changes` gives old and new value of each changed constant.
-    """
+    """A task of one workload, made from another by changes of its constants, old and new."""
 
     task: Task
     workload: Workload
@@ -43,10 +40,9 @@ class Near:
 def near_shapes(task: Task, kind: DeviceKind, signatures: Sequence[Signature], describe: Describe) -> tuple[Near, ...]:
     """Return up to `MOST` near shapes, each in a task of its own; none where no constant is a size.
 
-    Sizes become prime numbers a little smaller, or the next smaller power of two. A constant counts as a size if some
-    dimension of an input or a parameter shrinks with it, and nothing grows. Of those, the most that the reference takes
-    together are changed: `describe` says what it takes. `signatures` are the task's own, in the order of its workloads.
-    Equal arguments give equal shapes.
+    Sizes, with which some dimension of an input shrinks and nothing grows, become a prime or a power of two a little
+    smaller: as many together as the reference takes by `describe`. `signatures` are the task's, in its workloads'
+    order.
     """
     workloads = [
         _Sizes(task, kind, workload, signature, describe)
@@ -66,10 +62,7 @@ def near_shapes(task: Task, kind: DeviceKind, signatures: Sequence[Signature], d
 
 
 def _order(count: int) -> Iterator[tuple[int, SizeChange, int]]:
-    """Yield which workload to change how from which size on: both ways early on, and each workload once.
-
-    Small sizes stay as they are at first: a kernel may take one width of a head only, and still any length.
-    """
+    """Yield which workload to change how from which size on; small sizes, such as of heads, come last."""
     long, odd, halved = (_odd, _LONG), (_odd, LEAST_SIZE), (_halved, LEAST_SIZE)
     first = [(0, long), (1, halved), (2, odd)] if count >= 3 else [(0, long), (0, halved), (1, odd)]
     rest = [(i, change) for i in range(min(count, _MOST_WORKLOADS)) for change in (odd, halved)]

@@ -24,11 +24,9 @@ _OTHER_SOURCE = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A candidate to decide on.
+    """A candidate to decide on, `fresh` until forecasts have: only then can a discard be audited.
 
-    `fresh` is true until forecasts have decided on it once; only then can a discard be audited. `price` is what
-    measuring it costs in the scarcest currency, as a multiple of a typical measurement. `as_written` is a seed with
-    the choices of its author.
+    `price` is a multiple of a typical measurement. `as_written` is a seed with the choices of its author.
     """
 
     proposal: int
@@ -41,10 +39,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """State that a decision rests on: the incumbent's speed-up, what was measured, how many measurements are left.
-
-    `fallback` is how many outcomes are wanted before forecasts are trusted again, 0 while they are.
-    """
+    """State that a decision rests on; `fallback` outcomes are wanted before forecasts are trusted again."""
 
     incumbent: float | None
     measured: Sequence[Candidate]
@@ -105,10 +100,7 @@ def is_known(decision: Decision | None) -> bool:
 
 
 def may_stop_early(decision: Decision) -> bool:
-    """Return whether it is enough to learn that a candidate does not beat the best.
-
-    What is measured to explore, or after an alarm, is measured in full, because forecasts are to learn from it.
-    """
+    """Return whether losing to the best is enough to know: not where forecasts are to learn from it."""
     return not any(decision.numbers.get(why) for why in ("explore", "drift"))
 
 
@@ -123,10 +115,7 @@ def _everything(options: Sequence[Option], room: int, why: str, facts: Mapping[s
 
 
 def _clueless(options: Sequence[Option]) -> bool:
-    """Return whether forecasts are as wide as if nothing were known of these candidates.
-
-    Doubt that all candidates share, such as about the reference's time, does not keep them from being told apart.
-    """
+    """Return whether forecasts are as wide as if nothing told these candidates apart."""
     forecasts = [o.forecast for o in options if o.forecast is not None]
     doubts = [math.sqrt(max(0.0, moments(f)[1] ** 2 - f.shared_sd_log2**2)) for f in forecasts]
     return bool(doubts) and statistics.median(doubts) > CLUELESS
@@ -135,10 +124,7 @@ def _clueless(options: Sequence[Option]) -> bool:
 def _explore(
     options: Sequence[Option], situation: Situation, scored: Mapping[int, dict[str, float]], count: int
 ) -> dict[int, Decision]:
-    """Pick one by one what is farthest from all that is measured or picked, such as another program.
-
-    Of those equally far it is a program as it was written, else the most promising.
-    """
+    """Pick one by one what is farthest from all measured or picked, as written before the most promising."""
     spans = _spans([*(o.candidate for o in options), *situation.measured])
     near = {
         o.proposal: min((_distance(o.candidate, m, spans) for m in situation.measured), default=math.inf)
@@ -162,10 +148,9 @@ def _explore(
 def _exploit(
     options: Sequence[Option], scored: Mapping[int, dict[str, float]], count: int, least: float
 ) -> dict[int, Decision]:
-    """Pick by score, lowered for candidates close to a pick of the same round: neighbours mostly tell the same.
+    """Pick by score of at least `least`, lowered for candidates close to a pick of the same round.
 
-    What scores below `least` is not worth a measurement at all. That is 0 for the first few: a forecaster that sees
-    nothing in any candidate would never be found out.
+    It is 0 for the first few: a forecaster that sees nothing in any candidate would never be found out.
     """
     left = {o.proposal: o.candidate for o in options if scored[o.proposal]["score"] >= least}
     room = dict.fromkeys(left, 1.0)

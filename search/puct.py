@@ -30,11 +30,10 @@ EXPLORATION = 1.0
 
 @dataclass(slots=True, eq=False)
 class Node:
-    """A program to go on from: `identity` and the rest are those of its fastest member.
+    """A program to go on from, as its fastest member is, born with its first attempt, −1 for seeds.
 
-    `value` and `best` are log2 speed-ups: its own, None for a seed that has none, and the highest of it and its
-    descendants. `expansions` counts its own and those of its descendants. `born` is the position of its first attempt,
-    −1 for seeds. What expands the node counts for the line of the first of its `parents`.
+    `value` and `best` are log2 speed-ups: its own, None for a seed without, and the highest of it and its descendants,
+    whose `expansions` it counts, too; each counts for the line of the first of its `parents`.
     """
 
     identity: str
@@ -70,8 +69,7 @@ class Tree:
     ) -> None:
         """Build the tree; with `by_source` all choices of one source's tunables are one node.
 
-        Choosing tunables is no expansion of that node then. An attempt that crosses two counts for its first parent's
-        line and for its mate; what is grown from it later counts for the first parent's line only.
+        A cross counts for its first parent's line and for its mate, what is grown from it for the first parent's only.
         """
         self._by_source = by_source
         self._all: list[Node] = []
@@ -90,10 +88,9 @@ class Tree:
     def choose(
         self, count: int, *, among: Callable[[Node], bool] = lambda _: True, blocking: bool = True
     ) -> list[Node]:
-        """Return `count` nodes, the highest score first; none only where no node qualifies.
+        """Return `count` nodes, the highest score first, each an expansion for those after it.
 
-        Each choice counts as an expansion for those after it. With `blocking` no two are ancestor and descendant, for
-        as long as there are others; after that only the scores decide.
+        With `blocking` no two are ancestor and descendant, for as long as there are others.
         """
         nodes = [n for n in self.nodes if among(n)]
         whole = len(self.nodes) * (len(self.nodes) + 1) / 2

@@ -43,10 +43,7 @@ class BudgetSpent(Exception):
 
 
 class SearchRun:
-    """One run, for the functions of `rounds`, `measuring` and `finals`.
-
-    `confirms` says whether the best candidate is measured again; `builds` are by proposal.
-    """
+    """One run, for `rounds`, `measuring` and `finals`; `confirms` says whether the best is measured again."""
 
     def __init__(
         self,
@@ -120,11 +117,7 @@ class SearchRun:
         return floor_speedup(best.measurement, self.signatures, self.target) if best and best.measurement else None
 
     def search_budget(self, spend: Spend) -> Budget:
-        """Return the budget that may be spent on searching.
-
-        Where all of that is measured and nothing worked, there is nothing to confirm: what was kept back for it is
-        searched with as well.
-        """
+        """Return the budget for searching: all of it where nothing worked, so that nothing is confirmed."""
         best, done = self.state.best, len(self.state.trials)
         # Other measurements may have ended early: only the best one is sure to have been measured in full.
         each_s = best.measurement.device_s if best and best.measurement else 0.0

@@ -23,10 +23,9 @@ MAX_FRUITLESS_ROUNDS = 10
 
 @dataclass(frozen=True, slots=True)
 class NextAction:
-    """Next action of a run, with the proposals that it is about; `reason` says why a run is to finish.
+    """Next action of a run, with its proposals in order; `reason` says why a run is to finish.
 
-    Proposals to measure stand in order. Those that have a measurement's id were announced, and so booked, before the
-    run was interrupted.
+    Those to measure that have a measurement's id were announced, and so booked, before the run was interrupted.
     """
 
     kind: Literal["propose", "check", "forecast", "decide", "measure", "finish"]
@@ -35,10 +34,9 @@ class NextAction:
 
 
 class RunState:
-    """A run's candidates and trials, indexed by all that the next action depends on.
+    """A run's candidates and trials, indexed by all that the next action depends on; `round` is −1 at first.
 
-    `round` is the round that has begun, −1 before the first. `best` is the fastest candidate measured so far that is
-    to be believed; an ambiguous one leads only until there is another.
+    `best` is the fastest candidate to be believed; an ambiguous one leads only until there is another.
     """
 
     def __init__(self, *, forecasting: bool) -> None:
@@ -145,30 +143,21 @@ class RunState:
         return self.round - self._passed
 
     def open(self, reconsider: int) -> list[CandidateRow]:
-        """Return the round's candidates that passed the gate, and the best of those skipped earlier, in order.
-
-        Without forecasts a candidate is only skipped for want of budget, so that none of those is left out.
-        """
+        """Return the round's passed candidates and the best skipped earlier; all of these without forecasts."""
         fresh = [r.proposal for r in self.fresh if r.outcome == "passed" and r.measurement_id is None]
         skipped = sorted(self._skipped, key=lambda p: (-self._skipped[p], p))
         return [self.rows[p] for p in sorted(fresh + skipped[: reconsider if self.forecasting else None])]
 
 
 def standing(m: Measurement | None, number: int) -> tuple[bool, float, int] | None:
-    """Return the sort key of a measurement, higher is better, as in the archive's view `best`; None if it cannot win.
-
-    To win, one must be finished, be believed, and have a speed-up with an interval. `number` is its id.
-    """
+    """Return a measurement's sort key, higher is better, as in the view `best`; None if it cannot win."""
     if m is None or m.speedup is None or m.low is None or not m.trusted or m.stopped_early:
         return None
     return m.verdict != "ambiguous", m.speedup, -number
 
 
 def pending(state: RunState, settings: SearchSettings, floor: float | None = None) -> NextAction:
-    """Return the next thing to do; the same for equal states.
-
-    `floor` is the speed-up at which the device could go no faster, where it is known.
-    """
+    """Return the next thing to do, the same for equal states; nothing goes faster than `floor`."""
     if state.round < 0:
         return NextAction("propose")
     unchecked = tuple(r.proposal for r in state.fresh if r.outcome == "pending")
@@ -210,10 +199,7 @@ def _enough(state: RunState, settings: SearchSettings, floor: float | None) -> s
 
 
 def _to_forecast(row: CandidateRow, number: int) -> bool:
-    """Return whether a candidate needs a forecast in this round; one that was paid for is not bought again.
-
-    A cascade keeps what it paid for, and pools it with the newest forecast of its free tier.
-    """
+    """Return whether a candidate needs a forecast in this round; one paid for is not bought again."""
     if row.forecast_round == number:
         return False
     if row.forecast is None or row.forecast.tiers:

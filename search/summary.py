@@ -22,11 +22,9 @@ from forewarp.surrogate import prices
 
 @dataclass(frozen=True, slots=True)
 class RunWinner:
-    """The run's winner.
+    """The run's winner, by its confirmation if `confirmed`: the highest of many noisy numbers is too high.
 
-    `speedup`, `low` and `high` come from the confirmation where there is one (`confirmed`): the highest of many noisy
-    numbers is too high on average, an independent second measurement is not. `first_speedup` is the number that won.
-    `verdict` belongs to `speedup`; an ambiguous one wins only where there is no other.
+    `first_speedup` is the number that won. An ambiguous one wins only where there is no other.
     """
 
     candidate: Candidate
@@ -41,10 +39,9 @@ class RunWinner:
 
 @dataclass(frozen=True, slots=True)
 class FalseDiscards:
-    """Share of the forecaster's discards that were wrong, estimated from the audits.
+    """Estimated share of the discards that were wrong, with its exact 95 % interval (Clopper and Pearson).
 
-    Of `audited` discards drawn at random, `false` beat the incumbent of their round. `share` estimates this share among
-    all `discarded` candidates; `low` and `high` are its exact 95 % interval (Clopper and Pearson).
+    Of `audited` discards drawn at random, `false` beat the incumbent of their round.
     """
 
     discarded: int
@@ -57,10 +54,7 @@ class FalseDiscards:
 
 @dataclass(frozen=True, slots=True)
 class TierTotal:
-    """Totals of one tier of forecasting in a run: the number of candidates that it answered for, and the cost.
-
-    `unread` counts those of its answers that could not be read.
-    """
+    """A tier of forecasting in a run: how many candidates it answered for, how many unreadably, and the cost."""
 
     tier: str
     candidates: int
@@ -72,12 +66,9 @@ class TierTotal:
 class RunSummary:
     """Counts, spend and winner of one run.
 
-    `considered` counts candidates that passed the gate and were forecast; without a forecaster, all that passed it.
-    `rejected` counts by gate outcome (malformed, duplicate, same_code, compile_error), `failures` measurements by
-    status other than ok. `measured` counts candidates; the confirmation is in `spend` only. `tiers` holds who forecast,
-    the cheapest first; a candidate that was forecast in several rounds counts once. `holdout` is what the winner does
-    on shapes that nobody tuned for, `alarms` how often outcomes no longer fitted the forecasts. `account` is what
-    all of it took, in seconds and dollars.
+    `considered` passed the gate and were forecast, if there is a forecaster. `rejected` counts by gate outcome,
+    `failures` by status other than ok. `measured` counts candidates; the confirmation is in `spend` only. `tiers` are
+    the cheapest first. `holdout` is what the winner does on shapes that nobody tuned for.
     """
 
     run: str
@@ -104,10 +95,7 @@ class RunSummary:
 
 
 def summarise(archive: Archive, run_id: str, *, over: bool = False) -> RunSummary:
-    """Return the summary of a run, finished or still running; `over` as of `Archive.spend`.
-
-    Raises `UsageError` for an unknown run.
-    """
+    """Return the summary of a run, finished or not, `over` as of `Archive.spend`; raises `UsageError`."""
     run = archive.run(run_id)
     settings = stored(run.settings)
     rows = archive.candidates(run.id)
@@ -148,11 +136,7 @@ def summarise(archive: Archive, run_id: str, *, over: bool = False) -> RunSummar
 
 
 def best_of(archive: Archive, run_id: str) -> tuple[RunWinner | None, str]:
-    """Return the run's winner and a remark, "" where there is nothing to remark.
-
-    The candidate that was confirmed stays the winner even if its second number is below the first one of another, which
-    nobody confirmed. One that fails its confirmation is out.
-    """
+    """Return the run's winner, the one that was confirmed if it did not fail that, and a remark or ""."""
     done = [m for m in archive.measurements(run=run_id) if m.state == "done"]
     ranked = [(standing(m.measurement, m.id), m) for m in done if m.purpose == "candidate"]
     able = [(place, m) for place, m in ranked if place is not None]

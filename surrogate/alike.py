@@ -60,10 +60,7 @@ class ExamplePool:
         self._table = self._scaled(table)
 
     def nearest(self, task: Task, target: Target, subjects: Sequence[Subject], count: int = SHOWN) -> list[Example]:
-        """Return the kernels nearest to any of the subjects in the features' space, one of each other task.
-
-        Those of the task's own family are left out, and so are all where no subject was compiled for a GPU.
-        """
+        """Return the kernels of other families nearest in the features' space, one of each task."""
         known = [s for s in subjects if pretrained.covered(target, s)]
         if not known or not self._rows:
             return []

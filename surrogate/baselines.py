@@ -28,10 +28,7 @@ def uniform() -> ConstantForecaster:
 
 
 def climatology(measurements: Iterable[Measurement]) -> ConstantForecaster:
-    """Return the forecaster that gives the frequencies of bins and of valid candidates among these measurements.
-
-    Half a count is added to each bin and to both outcomes of validity (Jeffreys' prior), so that nothing is impossible.
-    """
+    """Return the frequencies of bins and of valid candidates, each with half a count more (Jeffreys' prior)."""
     counts, valid, rows = [0.5] * bins.COUNT, 0, 0
     for measurement in measurements:
         rows += 1

@@ -9,10 +9,7 @@ from threadpoolctl import ThreadpoolController
 
 
 def one_thread() -> Any:
-    """Keep linear algebra to one thread: threads that wait for each other make small matrices slower, not faster.
-
-    On a loaded machine, several times slower. Import what of scipy is to be kept so before the first call.
-    """
+    """Keep linear algebra imported so far to one thread: several wait for each other on small matrices."""
     return _controller().limit(limits=1, user_api="blas")
 
 

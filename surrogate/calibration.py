@@ -60,10 +60,7 @@ _VALID_BOUNDS = ((-3.0, 3.0), (-1.5, 1.5))
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A forecast with its measured speed-up, None where the candidate was not valid, or the time not to be believed.
-
-    `task` groups outcomes that resemble each other.
-    """
+    """A forecast with its measured speed-up, None if not valid or believed; those of a `task` resemble each other."""
 
     forecast: Forecast
     speedup: float | None
@@ -76,11 +73,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Correction of one tier's forecasts; the default changes nothing.
-
-    `spread`, `tilt`, `tails`, `valid_shift` and `valid_slope` (a logarithm) are the parameters; `outcomes` and `tasks`
-    say how many the fit rests on.
-    """
+    """Correction of one tier's forecasts, by default none, and how many outcomes and tasks it rests on."""
 
     tier: str = ""
     spread: float = 0.0
@@ -122,10 +115,9 @@ def fit(
     correlation: float = CORRELATION,
     looseness: float = 1.0,
 ) -> Calibration:
-    """Return the calibration that fits the outcomes, shrunk towards `start`.
+    """Return the calibration that fits the outcomes, shrunk towards `start`, by priors as loose as `looseness`.
 
-    With fewer than `MIN_OUTCOMES` valid outcomes the distribution's part stays that of `start`, with fewer than that
-    many at all the part of `p_valid` does. `looseness` multiplies the scales of the priors.
+    With fewer than `MIN_OUTCOMES` valid outcomes the distribution's part stays, with fewer of all that of `p_valid`.
     """
     timed = [o for o in outcomes if o.valid]
     found = start
@@ -140,10 +132,7 @@ def fit(
 
 
 def shipped(tier: str) -> Calibration:
-    """Return the calibration that comes with forewarp for a tier; the identity where there is none.
-
-    A forecaster called `llm:MODEL` that has none of its own takes that of `llm`.
-    """
+    """Return the calibration that comes with forewarp for a tier, of `llm:MODEL` else that of `llm`, else none."""
     table = _shipped()
     return table.get(tier) or table.get(tier.partition(":")[0]) or Calibration(tier)
 
@@ -157,13 +146,9 @@ def _shipped() -> dict[str, Calibration]:
 class Recalibrated:
     """A forecaster whose forecasts are corrected, first as shipped, then by what the run itself measures.
 
-    It remembers each forecast that it gave before the candidate was measured. Once the history holds the measurement,
-    the pair is an outcome; from `MIN_OUTCOMES` on the calibration is refitted with the shipped one, however many
-    outcomes that rests on, as its prior. When the drift alarm goes off, the run's outcomes count in full, the prior is
-    loosened and the rationale says so.
-
-    The same calls in the same order give the same answers. A new object uses the shipped calibration; after a resume,
-    `recall` gives it back what it had forecast.
+    It remembers each forecast until the history holds the measurement; from `MIN_OUTCOMES` on the calibration is
+    refitted, with the shipped one as its prior. When the drift alarm goes off, the run's outcomes count in full and the
+    prior is loosened. The same calls in the same order give the same answers, after a resume with `recall`.
     """
 
     def __init__(self, forecaster: Forecaster, calibration: Calibration | None = None) -> None:
@@ -208,10 +193,7 @@ _DOUBT = "measured outcomes drift away from this forecaster's calibration"
 
 @dataclass(slots=True)
 class TaskOutcomes:
-    """Forecasts of one task on one target, with their outcomes where there are any.
-
-    `open` holds the forecasts (uncorrected, corrected) of what was not measured yet, by kernel.
-    """
+    """Forecasts of one task on one target with outcomes; `open` ones (uncorrected, corrected) have none yet."""
 
     start: Calibration
     open: dict[str, tuple[Forecast, Forecast]] = field(default_factory=dict[str, tuple[Forecast, Forecast]])
@@ -239,10 +221,9 @@ class TaskOutcomes:
 
 
 def normal_scores(forecast: Forecast) -> Array:
-    """Return Φ⁻¹(F) at the seven inner edges.
+    """Return Φ⁻¹(F) at the seven inner edges, where F is too near 0 or 1, by distance from the median.
 
-    Where F is too near 0 or 1 to tell how far an edge is, the distance from the median in standard deviations is taken:
-    mass that a wider forecast sends over an edge must land beside it, not in the outermost bin.
+    Mass that a wider forecast sends over an edge must land beside it, not in the outermost bin.
     """
     from scipy.special import ndtri  # slow to import, and not needed by whoever only reads a calibration
 

@@ -55,11 +55,10 @@ class TierCount:
 
 
 class CascadeForecaster:
-    """A cheap forecaster, and a dear one whose answers are pooled with the cheap one's where it is asked.
+    """A cheap forecaster that never fails, and a dear one whose answers are pooled with its own.
 
-    The cheap one must not fail. Where the dear one raises `ModelError`, the cheap answer stands, and the rationale says
-    so. An answer that was paid for is kept for the life of the forecaster, pooled with newer cheap answers, and never
-    bought again. The same question gives the same answer.
+    Where the dear one raises `ModelError`, the cheap answer stands, and the rationale says so. An answer that was paid
+    for is kept and never bought again. The same question gives the same answer.
     """
 
     name = "cascade"
@@ -74,10 +73,9 @@ class CascadeForecaster:
         prices: Prices | None = None,
         weights: Weights | None = None,
     ) -> None:
-        """`expected` is what a dear answer costs before any was paid for; None is nothing.
+        """`expected` is the cost of the first dear answer; at most `limit` are asked for in a call.
 
-        The dear forecaster is asked for `limit` candidates in one call at most; None is all. With `prices` it is not
-        asked where measuring tells more for what it costs; without, as where nobody measures, asking is all there is.
+        With `prices` none is where measuring tells more for what it costs.
         """
         self._cheap, self._dear, self._expected, self._limit = cheap, dear, expected or Cost(), limit
         self._prices = prices
@@ -174,11 +172,10 @@ class CascadeForecaster:
     def _worth_asking(
         self, unanswered: Mapping[str, Forecast], scores: Mapping[str, float], incumbent: float
     ) -> dict[str, float]:
-        """Return the candidates whose decision the dear tier could change, with what its answer gains in octaves.
+        """Return the candidates whose decision the dear tier could change, with the gain in octaves.
 
-        What it may answer is thought of as the present forecast moved by a normal number of octaves. It is worth what
-        the best choice gains on average by knowing it: E[max(score', rival)] − max(E[score'], rival), where the rival
-        is the best of the other candidates, or what a measurement has to promise.
+        Its answer is the present forecast moved by a normal number of octaves. Knowing it gains E[max(score', rival)] −
+        max(E[score'], rival), the rival being the best other candidate, or what a measurement has to promise.
         """
         least_gain = max((self._price().dollars or 0.0) / OCTAVE_DOLLARS, _NOTHING)
         values: dict[str, float] = {}
@@ -199,10 +196,7 @@ class CascadeForecaster:
     def _is_dearer(
         self, target: Target, subject: Subject, gain: float, promised: float, history: Sequence[Trial]
     ) -> bool:
-        """Return whether money gains more by measuring than by asking, which gains `gain` octaves.
-
-        `promised` are the octaves of expected improvement of the best candidate: measuring it gains as much.
-        """
+        """Return whether measuring, which gains `promised` octaves, gains more for its cost than asking."""
         if self._prices is None:
             return False
         measuring = self._prices.measuring(target, subject.candidate.language, history)
@@ -221,10 +215,7 @@ class CascadeForecaster:
 
 
 def _moved(forecast: Forecast, error_sd: float) -> float:
-    """Return the octaves by which an answer with such errors moves a forecast, root mean square.
-
-    The surer a forecast is, the less it moves. Doubt that all candidates share does not tell them apart.
-    """
+    """Return the octaves, root mean square, by which an answer with such errors moves a forecast."""
     own = max(0.0, pooling.moments(forecast)[1] ** 2 - forecast.shared_sd_log2**2)
     return own / math.sqrt(own + error_sd**2) if own else 0.0
 

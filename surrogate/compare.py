@@ -63,10 +63,7 @@ def chance_faster(a: Forecast, b: Forecast) -> float:
 
 
 def quotient(a: Forecast, b: Forecast) -> Forecast:
-    """Return the forecast of a's speed-up over b instead of over the reference, given that b is valid.
-
-    `p_valid` and what else is known stay a's; the cost is both's.
-    """
+    """Return the forecast of a's speed-up over b, given that b is valid, at the cost of both."""
     first, second = map(density, _apart([a, b]))
     mass = np.convolve(first, second[::-1])
     steps = (np.arange(len(mass)) - (len(second) - 1)) * CELL
@@ -89,18 +86,12 @@ def quotient(a: Forecast, b: Forecast) -> Forecast:
 
 
 def value(forecast: Forecast) -> float:
-    """Return p_valid · 2^E[log2 S]: the geometric mean of the speed-up, where an invalid candidate is worth nothing.
-
-    Ordering by it is total, and agrees with `chance_faster` for normals of equal validity.
-    """
+    """Return p_valid · 2^E[log2 S], which orders normals of equal validity as `chance_faster` does."""
     return forecast.p_valid * 2.0 ** float(density(forecast) @ _CENTRES)
 
 
 def chances_best(forecasts: Sequence[Forecast]) -> list[float]:
-    """Return for each forecast the probability that it is valid and the fastest of the valid ones.
-
-    The rest to one is the probability that none is valid.
-    """
+    """Return for each forecast the probability that it is valid and the fastest of the valid ones."""
     if not forecasts:
         return []
     valid = np.array([f.p_valid for f in forecasts])[:, None]

@@ -31,10 +31,7 @@ _JUMP = 0.02
 
 @dataclass(slots=True)
 class Drift:
-    """The alarm's state: plain numbers, which `core.serde` stores and restores.
-
-    `purses` holds what each jumper has on each stake, two jumpers per stream. Once raised, the alarm stays.
-    """
+    """The alarm's state as plain numbers: what each jumper, two per stream, has on each stake. It stays raised."""
 
     alpha: float = ALPHA
     count: int = 0
@@ -74,9 +71,8 @@ class Drift:
 class DriftWatch:
     """The drift alarm of a run, as a fold over its forecasts and what was measured after them.
 
-    After an alarm everything is measured until `FALLBACK` more outcomes have recalibrated the forecaster; then the
-    alarm is set again at half its rate, so that all false alarms of a run together stay below twice that of the first.
-    `waiting` is how many of these outcomes are still to come: while it is above 0, forecasts must not decide.
+    While more outcomes are `waiting` after an alarm, `FALLBACK` of them, forecasts must not decide. Then it is set
+    again at half its rate, so that all false alarms of a run together stay below twice that of the first.
     """
 
     drift: Drift = field(default_factory=Drift)
@@ -84,11 +80,7 @@ class DriftWatch:
     waiting: int = 0
 
     def add(self, kernel: str, forecast: Forecast, measurement: Measurement) -> None:
-        """Add one outcome; `kernel` is its identity.
-
-        A timing that ended early counts, too: it ended because it was slow, and without the slow ones the rest would
-        look as if all forecasts were too low.
-        """
+        """Add the outcome of a kernel, also of a timing that ended early: without slow ones, all seem too low."""
         if self.waiting:
             self.waiting -= 1
             if not self.waiting:
@@ -100,11 +92,7 @@ class DriftWatch:
 
 
 def pit(forecast: Forecast, speedup: float, key: str) -> float:
-    """Return the randomised probability integral transform of a measured speed-up, uniform under a true forecast.
-
-    The position within the measured bin is drawn from a hash of `key`, so that the same outcome always has the same
-    answer.
-    """
+    """Return the randomised probability integral transform of a speed-up, drawn within its bin by `key`."""
     k = bins.bin_of(speedup)
     return _inside(math.fsum(forecast.probabilities[:k]) + _draw(key) * forecast.probabilities[k])
 

@@ -13,10 +13,7 @@ _KERNEL = "kernel."
 
 
 def lines(facts: Mapping[str, float], reference: ReferenceTime | None = None) -> list[str]:
-    """Return facts as sentences for a GPU's kernels, else as one list of names and numbers; empty if there are none.
-
-    A module of several kernels has a line for each. With the reference's time, the floor is told as a speed-up, too.
-    """
+    """Return facts as sentences for a GPU's kernels, a line for each of several, else as one list."""
     if "registers" not in facts or "instructions" not in facts:
         said = ", ".join(f"{name} = {_number(value)}" for name, value in sorted(facts.items()))
         return [said] if said else []

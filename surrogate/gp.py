@@ -40,11 +40,7 @@ _BOUND_SDS = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Covariance:
-    """The covariance k of the module's docstring.
-
-    The last column of rows is the number of the program, the others are features. `white` is the variance of what the
-    features do not explain; it is no part of the covariance between rows.
-    """
+    """The covariance k of the module's docstring; the last column of rows is the program."""
 
     amplitude: float
     lengths: Array
@@ -91,10 +87,7 @@ class Covariance:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pairwise comparisons of m rows with n others, from which their covariances are computed.
-
-    `apart` (m·n, d) are squared differences of features, `same` (m, n) is 1 where programs are the same, else 0.
-    """
+    """Comparisons of m rows with n others: squared differences (m·n, d), and whether programs are the `same`."""
 
     apart: Array
     same: Array
@@ -141,8 +134,7 @@ def fit(
 ) -> Posterior:
     """Condition on trials: features and program, log2 speed-ups less the prior mean, and noise variances.
 
-    With `learn` the hyperparameters go to the mode of their posterior; otherwise they stay at their priors' medians.
-    `quick` looks for the mode from the medians only, which is enough where the prior's variances are known.
+    To `learn` is to go to the mode of the posterior, by a `quick` search where the prior's variances are known.
     """
     dimensions = rows.shape[1] - 1
     lengths = np.full(dimensions, _LENGTH * math.sqrt(max(1, dimensions)))

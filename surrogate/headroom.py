@@ -58,10 +58,7 @@ def shipped() -> HeadroomFit:
 
 
 def roofline_s(moved: float, operations: Sequence[Operation], target: Target) -> float:
-    """Return the least seconds for so many bytes of inputs and outputs, and the operations' arithmetic.
-
-    On a GPU it is at least one launch. Zero where the target's rates are not known.
-    """
+    """Return the least seconds to move and compute so much, of a launch on a GPU; zero where rates are not known."""
     if None in (target.memory_bandwidth, target.fp32_flops, target.tensor_flops):
         return 0.0
     computing = sum(o.flops * o.times / reference.rate_of(o, target)[1] for o in operations if o.flops)

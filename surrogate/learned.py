@@ -77,15 +77,10 @@ class _Residuals:
 class LearnedForecaster:
     """Trees over facts and text give a prior; a Gaussian process on the run's trials corrects it.
 
-    The trees were fitted to a pool and forecast log2 of the time over the roofline floor of a GPU's compiled kernels.
-    Of other subjects, and if `alone`, the prior is normal about "no change" with a standard deviation of 1.5 octaves.
-    What the trials of the run say beyond the prior is learned by a Gaussian process over tunables and facts, partially
-    pooled over programs; from three trials on it learns its hyperparameters too. Of modules that the trees do not cover
-    only trials of modules tell, and of other kernels only theirs. Predictive spreads are rescaled by cross-validated
-    residuals, and tails are Student-t. The same history and subjects give the same forecasts.
-
-    `references` holds measured or forecast times of references by the task's sha256: the trials' own count first, and
-    where there are none the anchor's time is guessed.
+    The trees forecast log2 of the time over the roofline floor of a GPU's compiled kernels. For other subjects, and if
+    `alone`, the prior is normal about "no change" with 1.5 octaves; of these, only trials of modules tell of modules,
+    and kernels' of kernels. Spreads are rescaled by cross-validated residuals, tails are Student-t. The same history
+    gives the same forecasts. `references` are times by the task's sha256, where trials do not tell them.
     """
 
     name = "learned"
@@ -171,10 +166,7 @@ class LearnedForecaster:
 
 
 def _anchor(known: ReferenceTime | None, floors: Array, model: pretrained.Model) -> tuple[Array, float, str]:
-    """Return log2 of the anchor's time over each floor, the variance of the task's level, and a note.
-
-    A forecast of the anchor's time and what such tasks take on average are two estimates, which count by precision.
-    """
+    """Return log2 of the anchor's time over each floor, its variance, and a note: two estimates by precision."""
     usual = np.full(len(floors), model.anchor)
     if known is None:
         return usual, model.spread.blind, ", the reference's time guessed"
@@ -254,10 +246,7 @@ def _note(own: _Residuals, scale: float) -> str:
 
 
 def _residuals(own: _Residuals, prior: Variances, *, quick: bool) -> Array:
-    """Return each trial's standardised residual when predicted from a fit that has not seen it.
-
-    Every fold learns its hyperparameters anew: residuals under hyperparameters that saw all trials look too good.
-    """
+    """Return each trial's standardised residual, predicted by a fit and hyperparameters that have not seen it."""
     from forewarp.surrogate import gp
 
     folds = np.arange(len(own.y)) % min(_QUICK_FOLDS if quick else _FOLDS, len(own.y))
@@ -298,12 +287,10 @@ def _half_width(freedom: float) -> float:
 
 
 def _p_valid(known: Array, asked: Array, trials: Sequence[Measurement], prior: Array) -> Array:
-    """Return how likely each asked subject is to run and to be right.
+    """Return how likely each asked subject is to run and to be right, from the `prior` of trials and subjects.
 
-    `prior` is what was expected of trials and subjects. Each subject's own is moved, in log odds, as far as the run's
-    share of valid trials differs from what was expected of them. Whether outputs are right is a matter of the program:
-    its trials say almost all, the nearest most where they disagree. Whether a kernel runs to its end is one of the
-    tunables: trials count by nearness there, less where they are of another program.
+    Its own is moved, in log odds, by the run's share of valid trials. Whether outputs are right is told by trials of
+    its program, the nearest most; whether it runs, by nearness in tunables, less of other programs.
     """
     valid = np.array([t.trusted for t in trials], dtype=float)
     judged = np.array([t.judged for t in trials], dtype=float)

@@ -57,10 +57,7 @@ class Listing:
 
 
 def listing(candidate: Candidate) -> Listing:
-    """Split and strip a candidate's text; a text that does not parse loses what can be found in it.
-
-    Tunables keep their names.
-    """
+    """Split and strip a candidate's text, as far as it parses; tunables keep their names."""
     return _listing(candidate.source, candidate.language, frozenset(candidate.tunables))
 
 

@@ -32,11 +32,9 @@ BATCH = 8
 class LlmForecaster:
     """Asks a language model for the distributions of several subjects at a time.
 
-    `model` is a model string, a pydantic-ai model or a `LanguageModel`. Probabilities are normalised whatever they sum
-    to, and the sum is kept as `raw_sum`. A candidate without a well-formed answer after one retry gets a uniform
-    forecast with `p_valid` 0.5 that says so. Answers are kept by the text of the prompt, in memory and, with `cache`,
-    in that folder; a repeated question costs nothing. Raises `ModelError` when the provider cannot be reached or
-    refuses; what was answered by then is kept.
+    Probabilities are normalised, and their sum is kept as `raw_sum`. Without a well-formed answer after one retry a
+    candidate gets a uniform forecast with `p_valid` 0.5 that says so. Answers are kept by the prompt's text, also in
+    `cache`. Raises `ModelError` when the provider cannot be reached; what was answered by then is kept.
     """
 
     def __init__(

@@ -59,10 +59,7 @@ class Answer(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """A model with its label, its price table and whether it runs on this machine. One batch of calls at a time.
-
-    `timeout_s` are the seconds that one answer may take.
-    """
+    """A model with its label, its prices and how long an answer may take; one batch of calls at a time."""
 
     model: Model
     label: str
@@ -72,10 +69,7 @@ class LanguageModel:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def cost(self, seconds: float, usage: RunUsage) -> Cost:
-        """Return what a call cost; the dollars are None where the price is unknown.
-
-        What is read from a provider's cache counts at the full price, what is written to it at a quarter more.
-        """
+        """Return a call's cost, None dollars if unknown; cached input counts in full, writing it a quarter more."""
         read, written = usage.input_tokens, usage.output_tokens
         dollars = 0.0 if self.local else self.prices.dollars(self.label, read + usage.cache_write_tokens // 4, written)
         return Cost(seconds, read, written, dollars)
@@ -100,12 +94,11 @@ class LanguageModel:
         retries: int = 1,
         concurrency: int = CONCURRENCY,
     ) -> list[Answer[T] | ModelError]:
-        """Ask every prompt, some at a time, and return one entry per prompt, in order.
+        """Ask every prompt, some at a time, and return one entry per prompt, in order; needs no running loop.
 
-        `check` gets a value and the place of its prompt. It may raise `pydantic_ai.ModelRetry` to send its text back to
-        the model; after `retries` of these, or of
-        replies that are no `output`, the answer has no value. A provider that cannot be reached or refuses is an entry
-        of type `ModelError`, so that the answers that did arrive are not lost. Works with and without a running loop.
+        `check` gets a value and its prompt's place, and may raise `pydantic_ai.ModelRetry` to send its text back; after
+        `retries` of these, or of replies that are no `output`, the answer has no value. A provider that cannot be
+        reached is a `ModelError` among the entries.
         """
         agent = Agent(self.model, deps_type=int, output_type=output, instructions=system, retries={"output": retries})
 
@@ -143,10 +136,9 @@ class LanguageModel:
 
 
 def resolve(model: str | Model | LanguageModel, base_url: str = "") -> LanguageModel:
-    """Return the model that `anthropic:NAME` or `openai:NAME` stands for, or wrap one that is built already.
+    """Return the model that `anthropic:NAME` or `openai:NAME` stands for, or wrap a built one; raises `ModelError`.
 
-    With a base URL, `openai:NAME` speaks the Chat Completions API that compatible servers offer, and needs no key.
-    Raises `ModelError` for an unknown provider or a missing key.
+    With a base URL, `openai:NAME` speaks the Chat Completions API of compatible servers, and needs no key.
     """
     pydantic_ai.BANNER_ENABLED = False  # its place would be among what the terminal shows of the result
     if isinstance(model, LanguageModel):

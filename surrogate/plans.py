@@ -23,11 +23,7 @@ _SOURCE = 8_000
 
 
 class PlanForecaster:
-    """Asks a language model what kernels will come of plans: the distribution of their speed-up, and P(valid).
-
-    What came of earlier plans of the run, and what was forecast of them, stands in the prompt, so that it learns from
-    its own errors.
-    """
+    """Asks a language model what kernels will come of plans, showing what came of the run's earlier ones."""
 
     def __init__(self, model: LanguageModel, references: Mapping[str, ReferenceTime] | None = None) -> None:
         self.name = f"plans:{model.label}"
@@ -36,10 +32,7 @@ class PlanForecaster:
     def forecast(
         self, task: Task, target: Target, known: Known, groups: Sequence[tuple[Attempt | None, Sequence[KernelPlan]]]
     ) -> tuple[list[list[Forecast]], Cost]:
-        """Return the forecasts of each group of plans, which begin from one attempt or from nothing, and their cost.
-
-        An answer that cannot be read, or that nobody gave, is a uniform forecast with `raw_sum` 0.
-        """
+        """Return forecasts by group of plans with one beginning, unread ones uniform, and their cost."""
         shared = task_part(task, target, known.trials, self._shown)
         outcomes = [_outcome(a) for a in known.attempts if a.proposal.plan and a.measurement][-TOLD:]
         asked = [f"{shared}\n{_own(begin, plans, outcomes)}" for begin, plans in groups]

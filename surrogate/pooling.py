@@ -33,13 +33,9 @@ _SD_FLOOR = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weights by which tiers are pooled.
+    """Weights by which tiers are pooled, by label: only ratios count, those of `valid` in logit space.
 
-    Attributes:
-        weights: Weight of each tier by its label; only their ratios count.
-        valid: Weights of the tiers' `p_valid` in logit space.
-        error_sd: Octaves by which the last tier's mean of log2 S is off, root mean square.
-        origin: Where the numbers come from, in words.
+    The last tier's mean of log2 S is off by `error_sd` octaves, root mean square.
     """
 
     weights: Mapping[str, float]
@@ -54,12 +50,10 @@ def shipped() -> Weights:
 
 
 def pool(answers: Sequence[tuple[str, Forecast]], weights: Weights, name: str, rationale: str = "") -> Forecast:
-    """Return the tiers' forecasts, by label in the order asked, as one forecast called `name`.
+    """Return the tiers' forecasts, by label in the order asked, as one forecast called `name`; costs add up.
 
-    Costs add up. Mean and spread of log2 S are those of the product of the tiers' normals; a tier that gives none has
-    them derived from its bins. Where no tier gives any, the pool gives none either. An answer that could not be read
-    (`raw_sum` 0), or of a forecaster that knew nothing of the candidate (not `informed`), is kept and paid for, but
-    has no say as long as there is another.
+    Mean and spread are those of the product of the tiers' normals, or of bins where a tier gives none. An answer that
+    could not be read (`raw_sum` 0), or is not `informed`, has no say as long as there is another.
     """
     if not answers:
         raise ValueError("there is no forecast to combine")

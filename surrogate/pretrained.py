@@ -50,10 +50,9 @@ BROAD = Variances(1.0, 0.5, 0.75)
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Variances of what the trees leave unexplained on unseen families, in octaves².
+    """Variances of what the trees leave unexplained on unseen families, in octaves², with Student-t tails.
 
-    `level` is that of a task's mean where the anchor's time is known, `blind` where it is not; `program` that of a
-    program's mean within its task, `choice` that of its tunables. `freedom` is that of a Student-t with such tails.
+    `level` is that of a task's mean, `blind` where the anchor's time is not known; `program` and `choice` those within.
     """
 
     level: float
@@ -74,10 +73,9 @@ class ExpectedTime:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A fitted prior.
+    """A fitted prior: log2 of the time over the floor is `bias` plus the weighted `times`, trees over `columns`.
 
-    The log2 of a candidate's time over its roofline floor is `bias` plus the weighted `times`, each a sum of trees over
-    `columns`; `anchor` is the mean log2 of the anchor's time over the floor. `info` holds where all this comes from.
+    `anchor` is the mean log2 of the anchor's time over the floor. `info` holds where all this comes from.
     """
 
     columns: tuple[str, ...]

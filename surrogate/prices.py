@@ -65,18 +65,13 @@ class Prices:
         return None if hour is None else seconds * hour / 3600
 
     def measuring(self, target: Target, language: Language, history: Sequence[Trial]) -> Cost:
-        """Return what measuring a kernel of a language is expected to cost: the mean of the trials, else a typical one.
-
-        Trials of the same language count alone where there are any.
-        """
+        """Return the expected cost of measuring a kernel: the trials' mean, of its language if any, else typical."""
         timed = [t for t in history if t.measurement.device_s > 0]
         alike = [t for t in timed if t.subject.candidate.language == language] or timed
         return self._mean([t.measurement.device_s for t in alike] or [MEASUREMENT_S[target.kind]], target)
 
     def building(self, target: Target, history: Sequence[Trial]) -> Cost:
-        """Return what building a torch extension is expected to cost, while the device waits: the trials' mean, or a
-        typical one.
-        """
+        """Return the expected cost of building a torch extension while the device waits."""
         built = [t.subject.build for t in history if t.subject.candidate.language == "python"]
         return self._mean([b.seconds for b in built if b.seconds > _BUILT_S and not b.cached] or [BUILD_S], target)
 

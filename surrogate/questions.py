@@ -37,11 +37,9 @@ _FACTS_SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Parts that a prompt has beside code, shapes and target; switched off to find out what they are worth.
+    """Parts of a prompt beside code, shapes and target, and most characters of a program, and of a trial's (0: none).
 
-    `source` is how many characters of a candidate's program are shown at most, and `other_source` of that of a trial,
-    of which 0 shows none: less for models that read little. `references` are times of references by the task's sha256,
-    for prompts without trials, which tell them otherwise.
+    `references` are times by the task's sha256, for prompts without trials.
     """
 
     evidence: bool = True
@@ -82,10 +80,7 @@ def question(
     shown: Shown | None = None,
     examples: Sequence[Example] = (),
 ) -> Question:
-    """Return the prompt that asks about `subjects` together, with the measured trials that are most like them.
-
-    `examples` are measured kernels of other tasks.
-    """
+    """Return the prompt about `subjects` with the trials most like them, and examples of other tasks."""
     shown = shown or Shown()
     trials = nearest(task, target, subjects, history) if shown.trials else []
     letters = _letters(subjects, trials)

@@ -28,10 +28,9 @@ _OTHER_L2 = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ReferenceTime:
-    """Seconds of a task's reference by workload; `sd_log2` is the spread of a forecast of them, 0 where measured.
+    """Seconds of a task's reference by workload, forecast with a spread, or measured with none.
 
-    `operations` is how many a call consists of, the mean over the workloads, 0 where nobody counted; `versions` are
-    those of torch and Triton.
+    A call consists of so many `operations`, 0 if not counted; `versions` are those of torch and Triton.
     """
 
     seconds: Mapping[str, float]
@@ -53,17 +52,10 @@ def versions_of(environment: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class OperationRates:
-    """Shares of a card's peaks that operations reach, fitted to measured references.
+    """Shares of the peaks of a `card` that operations reach by kind, fitted to measured references.
 
-    Attributes:
-        card: Name of the card that the references were measured on.
-        launch_s: Seconds that any operation takes.
-        moving: Share of the memory bandwidth by kind of operation.
-        computing: Share of the peak rate, by kind and bits of its numbers, such as `product.16`.
-        cached: Time for bytes that are still in the L2 cache, over that for bytes from memory.
-        sd_log2: Spread of log2 of the time of references of other families, by the kind that takes most of it.
-        elsewhere_sd_log2: What is added to it, as independent, on other cards.
-        origin: Where the numbers come from, in words.
+    `computing` is by kind and bits, such as `product.16`; `cached` is the time for bytes in the L2 cache over that for
+    bytes from memory. `sd_log2` is the spread for other families, by the kind that takes most; other cards add theirs.
     """
 
     card: str

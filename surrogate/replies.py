@@ -90,11 +90,7 @@ def pooled(said: Sequence[OneForecast], name: str, problem: str) -> Forecast:
 
 
 def read(text: str, count: int = 1) -> SpeedupForecasts | None:
-    """Return the reply about `count` candidates in what a model wrote, or None where there is none that is well formed.
-
-    A server takes reasoning and the call's envelope off before the forecaster sees a reply; here they may stand around
-    it, and the last object that fits the schema counts.
-    """
+    """Return the last well-formed reply about `count` candidates in a model's text, whatever stands around it."""
     found: SpeedupForecasts | None = None
     for value in _objects(text):
         try:

@@ -55,11 +55,10 @@ def reward(probabilities: Sequence[float] | None, speedup: float, shape: RewardS
 def profit(probabilities: Sequence[float], outcome: int) -> float:
     """Return the gain of deciding by this forecast: 1 for that of a clairvoyant, 0 for being surely wrong each time.
 
-    The rival is each of the seven inner edges in turn. One measures if the forecast probability q of beating it exceeds
-    the price c of a measurement, in units of what beating it is worth. Then the gain is 1 − c where the rival is beaten
-    and −c where not. Prices are spread over (0, 1) with density 1/(2√c): measuring mostly costs little, so that it
-    matters most whether small chances are told from none. Integrated over c, the gain is y·√q − q^1.5/3 where a
-    clairvoyant's is 2y/3. Since acting on what one believes is best at every price, so is the honest forecast.
+    The rival is each inner edge in turn. One measures if the probability q of beating it exceeds the price c, and gains
+    1 − c where it is beaten, else −c. Prices have density 1/(2√c) on (0, 1): small chances matter most. Integrated, the
+    gain is y·√q − q^1.5/3, a clairvoyant's 2y/3. Acting on what one believes is best at every price, so honesty is,
+    too.
     """
     if len(probabilities) != bins.COUNT:
         raise ValueError(f"a forecast has {bins.COUNT} bins, got {len(probabilities)}")

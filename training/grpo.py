@@ -16,11 +16,10 @@ Logged = Callable[[str, float], None]
 
 
 def settings(config: Config, folder: Path) -> Any:
-    """Return TRL's settings for a run; raises `UsageError` where a step does not divide into the sequences at once.
+    """Return TRL's settings; raises `UsageError` where a step does not divide into the sequences at once.
 
-    Two of TRL's defaults are wrong here. Advantages are centred only: divided by the group's spread (`scale_rewards` is
-    "group" by default), a proper score of one shared outcome drives every probability to 0 or 1. And the load-balancing
-    loss of a mixture of experts, 0.9 in the published gpt-oss configuration, would drown the policy's.
+    Two of its defaults are wrong here: divided by the group's spread, advantages drive every probability to 0 or 1, and
+    the load-balancing loss of a mixture of experts would drown the policy's.
     """
     import torch
 

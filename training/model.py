@@ -57,11 +57,7 @@ def tokenizer(base: str) -> Any:
 
 
 def base_model(config: Config) -> Any:
-    """Return the base model on the GPU if there is one, in the run's precision.
-
-    transformers would load float32 where nothing is said: twice the memory. MXFP4 weights cannot be trained through, so
-    that they are unpacked.
-    """
+    """Return the base model, on a GPU if there is one, in the run's precision; MXFP4 is unpacked to be trained."""
     import torch
 
     transformers = package("transformers")
@@ -97,10 +93,7 @@ def save(model: Any, tokens: Any, folder: Path) -> None:
 
 
 class Answerer:
-    """Generates replies with a model of transformers, several prompts at a time; prompts keep their end when too long.
-
-    `temperature` 0 takes the likeliest token each time.
-    """
+    """Generates replies, several at a time, to the ends of prompts; `temperature` 0 takes the likeliest token."""
 
     def __init__(
         self,

@@ -69,11 +69,7 @@ def watcher(
 
 
 def without_bad_gradients(model: Any) -> bool:
-    """Clear all gradients if one is not finite, and return whether that was so.
-
-    One such step would make every weight of the adapter NaN, and the run could not even be resumed. Without gradients
-    the optimiser leaves the weights as they are.
-    """
+    """Clear all gradients if one is not finite, and return whether; one such step would spoil every weight."""
     import torch
 
     each = [p for p in model.parameters() if p.grad is not None]

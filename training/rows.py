@@ -44,10 +44,7 @@ class PromptRow:
 
 
 def read(paths: Iterable[str], names: Sequence[str]) -> dict[str, list[RecordedRow]]:
-    """Return the rows of each named split, of candidates that compile, against the reference.
-
-    Raises `UsageError` where two splits share a task, a family, a program, a text or compiled code, or one is empty.
-    """
+    """Return the compiled rows of each split, against the reference; raises `UsageError` for leaks and empty ones."""
     leaks, by_split = splits.Leaks(), {name: list[RecordedRow]() for name in names}
     for path in paths:
         for file in parquet.files_of(Path(path).expanduser()):
@@ -70,10 +67,7 @@ def read(paths: Iterable[str], names: Sequence[str]) -> dict[str, list[RecordedR
 def ask(
     recorded: Sequence[RecordedRow], *, history: int, candidates: int, shown: Shown, invalid: bool, seed: int
 ) -> list[PromptRow]:
-    """Return prompts that ask about each candidate once, with up to `history` other kernels of its task as trials.
-
-    How many trials a prompt knows of, from none to `history`, and which, is drawn for each prompt by `seed`.
-    """
+    """Return prompts about each candidate once, with up to `history` other kernels of its task, by `seed`."""
     rows: list[PromptRow] = []
     for members in _by_task(recorded).values():
         rng = random.Random(f"{seed} {members[0].task.sha256} {members[0].target.name}")
@@ -89,10 +83,7 @@ def ask(
 
 
 def ordered(rows: Sequence[PromptRow], count: int, seed: int) -> list[PromptRow]:
-    """Return `count` rows, repeated in new orders, any stretch of which has each family and bin in proportion.
-
-    Members of a stratum of n are put at (i + u) / n for one random u, so that none clumps and none is favoured.
-    """
+    """Return `count` rows, repeated in new orders, with each family and bin in proportion in any stretch."""
     chosen: list[PromptRow] = []
     epoch = 0
     while len(chosen) < count and rows:

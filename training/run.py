@@ -90,10 +90,7 @@ def fitting(settings: Config, tokenizer: Any, prompts: Sequence[PromptRow]) -> l
 def train(
     settings: Config, out: Path, note: progress.Note = lambda _: None, prompts: TrainingPrompts | None = None
 ) -> FinishedTraining:
-    """Train, or resume if `out` already holds a checkpoint of the same run. Raises `UsageError`, `DeviceError`.
-
-    `prompts` are those of the run, where they were made already.
-    """
+    """Train, or resume `out`'s checkpoint, with `prompts` if made already; raises `UsageError`, `DeviceError`."""
     need()
     out.mkdir(parents=True, exist_ok=True)
     claim_folder(settings, out)
@@ -118,10 +115,7 @@ def train(
 
 
 def claim_folder(settings: Config, out: Path) -> None:
-    """Write the run's file and what it is made with, or refuse a folder of another run, or of other data.
-
-    Raises `UsageError`.
-    """
+    """Write the run's file and what it is made with; raises `UsageError` for a folder of another run."""
     path, beside = out / "config.toml", out / "made_with.json"
     if path.exists() and config.load(path) != settings:
         raise UsageError(f"{out} holds another run", hint="pass an empty folder, or go on with that run's config.toml")

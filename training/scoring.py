@@ -20,10 +20,7 @@ Speedups = Sequence[float | None]
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A reply with its reward, None if no candidate that it was asked about is rewarded.
-
-    `terms` are means over the candidates. `forecasts` is empty where the reply cannot be read.
-    """
+    """A reply with its reward, None if nothing asked about is rewarded; no forecasts if it cannot be read."""
 
     reward: float | None
     terms: Mapping[str, float]
@@ -56,10 +53,7 @@ def score(text: str, speedups: Speedups, reward: Reward) -> Scored:
 def figures(
     scored: Sequence[Scored], asked: Sequence[Speedups], shape: rewards.RewardShape, climatology: Sequence[float]
 ) -> dict[str, float]:
-    """Return the watched figures of a set of replies; bins are judged on valid candidates, an unread reply as uniform.
-
-    `skill` is that of the reward's shape against always giving `climatology`.
-    """
+    """Return the watched figures of replies, unread ones as uniform; `skill` is against always giving `climatology`."""
     even = (1.0 / bins.COUNT,) * bins.COUNT
     p: list[Sequence[float]] = []
     earned, plain, measured = list[float](), list[float](), list[float]()

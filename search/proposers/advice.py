@@ -22,11 +22,7 @@ def cards_for(
 
 
 def seeds_on(task: Task, target: Target) -> tuple[Candidate, ...]:
-    """Return the task's seeds; a card's kernel for this very architecture takes the place of one that it can stand for.
-
-    That is one in the same language with the same inputs and outputs. A seed runs on every card, and reaches a quarter
-    of what Hopper's own matrix instructions do.
-    """
+    """Return the seeds; a card's kernel for this architecture replaces one of its language, inputs and outputs."""
     mine = [
         candidates.from_source(card.source, "cuda")
         for card in cards.every()

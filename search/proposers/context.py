@@ -41,10 +41,7 @@ def prompt(
     plans: int = 0,
     aided: bool = True,
 ) -> str:
-    """Return the text that asks for one candidate, written from a `plan` if there is one, or for so many `plans`.
-
-    Cards and a diagnosis of what it begins from are part of it where it is to be `aided`.
-    """
+    """Return the text that asks for one candidate, of a `plan` if given, or for plans; `aided` by cards."""
     begin, other, broken = directive.begin, directive.other, directive.operator.begins == "broken"
     room = _Room(SOURCE_CHARS)
     main_chars = _MAIN_CHARS * 3 // 4 if other else _MAIN_CHARS

@@ -88,10 +88,7 @@ def unfenced(source: str) -> str:
 
 
 def candidate_of(source: str, language: Language | str, parent: Candidate | None) -> Candidate:
-    """Return the candidate; tunables whose choices are declared as the parent's were keep the parent's values.
-
-    The others, and all where the constraints rule that out, have their defaults. Raises `CandidateError`.
-    """
+    """Return the candidate with the parent's tunables where they are declared alike; raises `CandidateError`."""
     fresh = candidates.from_source(source, language)
     if parent is None or parent.language != fresh.language:
         return fresh

@@ -32,12 +32,10 @@ _RETRIES = 2
 class KernelWriter:
     """Asks a language model for new programs, each by another operator or from another parent.
 
-    Prompts hold cards and a diagnosis where it is `aided`, which is off for comparison alone. With a `planner` it first
-    answers with plans, and the chosen ones are written. The answer is edits of the parent's source or a complete file.
-    Edits that do not fit go back once with what is wrong, then the complete file is asked for; after two such
-    candidates in a run only complete files are. A launch
-    plan that is malformed, or a program that was tried, goes back with the message. What stays malformed is proposed
-    as it is where there is any text, so that the gate says why it is none and its cost is on the record.
+    Unless `aided`, for comparison, prompts hold no cards. With a `planner` it answers with plans first. Edits that do
+    not fit go back once with what is wrong, then the complete file is asked for, as it is always after two misfits in a
+    run; so does a malformed plan or a program that was tried. Any text is proposed in the end: its cost is on the
+    record.
     """
 
     def __init__(
@@ -54,10 +52,7 @@ class KernelWriter:
         self._planner, self._aided = planner, aided
 
     def write(self, past: Past, directives: Sequence[Directive]) -> list[Proposal]:
-        """Return the model's candidates for the requests; fewer where it gives nothing new.
-
-        Raises `ModelError` only if no call at all gave a reply because the provider could not be reached.
-        """
+        """Return the model's new candidates; raises `ModelError` only if no call could reach the provider."""
         misfits = sum(a.proposal.proposer == self.name and a.proposal.note.endswith(MISFIT) for a in past.attempts)
         chosen = [(d, None) for d in directives]
         if self._planner is not None:

@@ -59,10 +59,7 @@ class Past:
 
     @cached_property
     def broken(self) -> list[Broken]:
-        """Programs that may be repaired, the least repaired and latest first: they failed however they were tuned.
-
-        One that has a repair already is not mended twice, and a line that had `REPAIRS` of them is abandoned.
-        """
+        """Programs to repair, the least repaired and latest first: never right, not repaired, of no abandoned line."""
         fine = {source_of(a) for a in self.identified.values() if works(a)}
         mended = {a.proposal.parent for a in self.attempts if a.proposal.operator == REPAIR}
         repairs = Counter(self._root(a.proposal.parent) for a in self.attempts if a.proposal.operator == REPAIR)
@@ -75,10 +72,7 @@ class Past:
         return sorted((b for b in broken if b.repairs < REPAIRS), key=lambda b: b.repairs)
 
     def base(self, attempt: Attempt) -> float | None:
-        """Return the speed-up from which an attempt began: the better of two parents, or that of the repaired program.
-
-        None where nothing that works is above it.
-        """
+        """Return the speed-up that an attempt began from, the better of two, or None where nothing above works."""
         p = attempt.proposal
         speedups = [self._speedup(key) for key in (p.parent, p.mate) if key]
         return max((s for s in speedups if s is not None), default=None)

@@ -43,10 +43,7 @@ class Planner:
     def choose(
         self, model: LanguageModel, past: Past, directives: Sequence[Directive]
     ) -> tuple[list[tuple[Directive, RatedPlan | None]], Cost]:
-        """Return the requests with the plans to write, the best first, and what choosing cost.
-
-        Repairs need no plan. Where no plan can be had, the requests stay as they are.
-        """
+        """Return the requests with the best plans to write, repairs without, and what choosing cost."""
         open_to_plans = [d for d in directives if d.operator is not MENDING]
         rest = [(d, None) for d in directives if d.operator is MENDING]
         if not open_to_plans:

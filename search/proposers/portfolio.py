@@ -33,9 +33,8 @@ tenth, as among models, choosing tunables, which is free, would crowd out writin
 class Portfolio:
     """Fills a round: at most `max_calls` programs by models, tunables for the rest.
 
-    Each of the `max_calls` places goes to writing or to tuning, and each place for writing to one of the models, by
-    `search.bandit`; operators and parents are chosen for all models together. In a run's first round every place goes
-    to writing, so that every model is tried. Raises `ModelError` only if no model that was asked gave any answer.
+    A bandit gives each of these places to writing or tuning, all to writing in the first round, and to a model. Raises
+    `ModelError` only if no model gave any answer.
     """
 
     def __init__(

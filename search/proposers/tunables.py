@@ -42,19 +42,15 @@ class ChoiceForecaster(Protocol):
     def fastest_first(
         self, task: Task, candidate: Candidate, measured: Sequence[tuple[Mapping[str, int], float]]
     ) -> Sequence[Mapping[str, int]]:
-        """Return choices for the candidate's source, the fastest first, none where it cannot be forecast.
-
-        `measured` holds choices with log2 of their times, in any unit; they are left out, and correct the others.
-        """
+        """Return choices, none of those measured (with log2 of times), the fastest first, or none."""
         ...
 
 
 class TunablesProposer:
-    """Proposes the seeds' defaults first, then new choices, neighbours of what works, and crosses of two of these.
+    """Proposes the seeds' defaults first, then new choices, neighbours of what works, and crosses of two.
 
-    New choices are those forecast fastest, of sources that `forecaster` can order, and random ones of others. What
-    neighbours and crosses begin from is chosen by PUCT (`search.puct`). A source that another proposer wrote is
-    varied, too, once it was measured and works.
+    New choices are those forecast fastest, else random ones; what neighbours and crosses begin from is chosen by PUCT.
+    Sources of other proposers are varied once they work.
     """
 
     name = "tunables"
@@ -117,10 +113,7 @@ def _idea(
     good: Sequence[Candidate],
     rng: random.Random,
 ) -> tuple[Candidate, str, str, str] | None:
-    """Return a candidate with its operator and parents: two of five are new choices, else near what works, if any does.
-
-    None where the constraints rule it out.
-    """
+    """Return a candidate with operator and parents, two of five new, else near what works; None if ruled out."""
     way = rng.random()
     if not near or way >= 0.6:
         key, space = rng.choice(list(spaces.items()))

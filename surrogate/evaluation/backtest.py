@@ -30,9 +30,8 @@ _FEWEST_DIGITS = 8
 class Case:
     """A measured candidate that forecasters are asked about.
 
-    `speedup` is over the reference with its 95 % interval (`low`, `high`, where there is one); None if the candidate is
-    incorrect, failed as it ran, or has a time that nobody should believe. `incumbent` is the best speed-up known before
-    the question: that of the trials that were shown, at least 1, which is the reference itself.
+    `speedup` is over the reference, None if not valid or believed. `incumbent` is the best known before the question:
+    that of the trials that were shown, at least 1.
     """
 
     task: str
@@ -53,10 +52,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredCase:
-    """A case with one forecaster's answer, which had seen `trials` measured trials of the task.
-
-    `validity` is false where the forecaster never said how likely the candidate is to be valid.
-    """
+    """A case with a forecaster's answer after so many trials; no `validity` where it never said how likely that is."""
 
     case: Case
     forecast: Forecast
@@ -96,9 +92,8 @@ class Answers:
 def plan(rows: Iterable[RecordedRow], history: int = 0, seed: int = 0) -> EvaluationPlan:
     """Return the questions about the rows of a pool, task by task.
 
-    Left out are rows against another kernel than the reference, candidates that do not compile (the gate turns them
-    down before any forecast) and what was measured a second time. Of each task `history` rows, drawn by `seed`, are
-    shown as measured trials and not asked about; the draw depends on the task's own rows alone.
+    Left out is what is against another kernel, does not compile, or was measured again. Of each task `history` rows,
+    drawn by `seed` from its own alone, are shown as measured trials.
     """
     left_out: Counter[str] = Counter()
     grouped: dict[tuple[str, str], dict[str, RecordedRow]] = {}
@@ -157,13 +152,11 @@ def run(forecaster: Forecaster, groups: Sequence[Group], progress: Progress | No
 
 
 def recorded(forecasts: Iterable[RecordedForecast], cases: Sequence[Case] | None = None) -> list[Answers]:
-    """Return recorded forecasts as answers, one for each forecaster that the record names.
+    """Return recorded forecasts as answers, one for each forecaster and condition that the record names.
 
-    They are matched with `cases` by task and kernel (by the digits that the record has of it); without cases, the
-    record's own outcomes are what was measured: it tells of valid candidates only, so that nothing can be said of
-    forecasts of validity. Repeated forecasts are averaged, and one that could not be read counts
-    as uniform. What has no outcome is left out. A `comparison` that is about several kernels is no pair but a condition
-    under which was asked, and tells forecasters of one name apart.
+    They are matched with `cases` by task and kernel's digits; without, the record's own outcomes count, which are of
+    valid candidates only. Repeated forecasts are averaged, unreadable ones uniform. A `comparison` about several
+    kernels is a condition.
     """
     records = list(forecasts)
     conditions = _conditions(records)

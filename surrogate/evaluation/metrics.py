@@ -49,11 +49,7 @@ def brier(p: ArrayLike, y: ArrayLike) -> float:
 
 
 def crps(p: ArrayLike, y: ArrayLike) -> float:
-    """Ranked probability score divided by its largest value, in [0, 1] (Epstein 1969).
-
-    (1/7)·Σ_k (F_k − [y ≤ k])² over the seven inner edges, F being the cumulative forecast. Unlike the Brier score it is
-    kinder to mass that lies near the measured bin.
-    """
+    """Ranked probability score (Epstein 1969) over its largest value: (1/7)·Σ_k (F_k − [y ≤ k])² at inner edges."""
     forecast, measured = _rows(p, y)
     steps = np.cumsum(forecast, axis=1) - np.cumsum(_one_hot(measured), axis=1)
     return _mean((steps[:, :-1] ** 2).sum(axis=1) / (bins.COUNT - 1))
@@ -66,20 +62,13 @@ def nll(p: ArrayLike, y: ArrayLike) -> float:
 
 
 def ece(p: ArrayLike, y: ArrayLike, buckets: int = 10) -> float:
-    """Expected calibration error of the likeliest bin (Naeini et al. 2015; Guo et al. 2017).
-
-    Rows are put into equal-width buckets of their confidence max_b p_b, each bucket (low, high];
-    Σ n_i/N · |mean confidence − accuracy|.
-    """
+    """Expected calibration error of the likeliest bin's confidence, as `event_ece` (Naeini 2015; Guo 2017)."""
     forecast, measured = _rows(p, y)
     return event_ece(forecast.max(axis=1), forecast.argmax(axis=1) == measured, buckets)
 
 
 def event_ece(p_event: ArrayLike, happened: ArrayLike, buckets: int = 10) -> float:
-    """Expected calibration error of an event's forecast probability: Σ n_i/N · |mean forecast − share that happened|.
-
-    Equal-width buckets, each (low, high], as in `ece`.
-    """
+    """Σ n_i/N · |mean forecast − share that happened| of an event, over equal-width buckets, each (low, high]."""
     said, truth = np.asarray(p_event, float), np.asarray(happened, float)
     if len(said) == 0:
         return math.nan
@@ -99,11 +88,7 @@ def entropy(p: ArrayLike) -> float:
 
 
 def pair_outcomes(scores: ArrayLike, speedups: ArrayLike, apart: float = 0.1) -> Array:
-    """Return for each pair whether the scores order it as measured: 1, 0 or, where the scores tie, one half.
-
-    A pair counts if its larger speed-up exceeds (1 + apart) times the smaller one; their mean is the share of pairs in
-    the right order.
-    """
+    """Return for each pair of speed-ups a factor 1 + `apart` apart if scores order it so: 1, 0, tied one half."""
     score, logs = np.asarray(scores, float), np.log(np.asarray(speedups, float))
     first, second = np.triu_indices(len(score), 1)
     real, said = logs[first] - logs[second], score[first] - score[second]
@@ -120,11 +105,7 @@ def spearman(a: ArrayLike, b: ArrayLike) -> float:
 
 
 def auroc(scores: ArrayLike, positive: ArrayLike) -> float:
-    """Probability that a random positive scores above a random negative, ties one half (Mann-Whitney U).
-
-    With confidences for scores and "the forecast was right" for positive, it says whether confidence tells right from
-    wrong. NaN if one class is missing.
-    """
+    """Probability that a random positive scores above a random negative, ties one half; NaN if a class is missing."""
     score, truth = np.asarray(scores, float), np.asarray(positive, bool)
     n, m = int(truth.sum()), int((~truth).sum())
     if n == 0 or m == 0:
@@ -144,10 +125,9 @@ def coverage(lows: ArrayLike, highs: ArrayLike, speedups: ArrayLike) -> float:
 
 
 def recovery(scores: ArrayLike, speedups: ArrayLike, share: float = 0.1) -> float:
-    """Best speed-up among the top `share` by score, divided by the best of all.
+    """Best speed-up among the top `share` by score, at least one row, divided by the best of all.
 
-    At least one row is taken; where a tie straddles the limit the expected best over its orderings is used, so that a
-    constant score is worth exactly what picking at random is. NaN or zero speed-ups stand for invalid candidates.
+    Where a tie straddles the limit the expected best over its orderings is used. NaN or zero is an invalid candidate.
     """
     score, measured = np.asarray(scores, float), np.nan_to_num(np.asarray(speedups, float), nan=0.0)
     if len(measured) == 0 or measured.max() <= 0:
@@ -158,10 +138,7 @@ def recovery(scores: ArrayLike, speedups: ArrayLike, share: float = 0.1) -> floa
 
 
 def kept(scores: ArrayLike, share: float = 0.1) -> Array:
-    """Return the probability of each row to be measured under the rule "measure the top `share` by score".
-
-    1 above the limit and 0 below it; at least one row is taken, and rows that tie at the limit share what is left.
-    """
+    """Return each row's probability to be among the top `share` by score; ties at the limit share what is left."""
     score = np.asarray(scores, float)
     if len(score) == 0:
         return np.zeros(0)
@@ -176,11 +153,7 @@ def near_best(speedups: ArrayLike, margin: float = 0.05) -> NDArray[np.bool_]:
 
 
 def false_discard_rate(scores: ArrayLike, wanted: ArrayLike, share: float = 0.1) -> float:
-    """Share of the wanted rows that the rule "measure the top `share` by score" discards: its false negative rate.
-
-    `wanted` says which rows one would not have missed, such as those of `near_best` or those that beat the incumbent.
-    NaN if none is wanted.
-    """
+    """Share of the `wanted` rows, such as those of `near_best`, not in the top `share`; NaN if there are none."""
     good = np.asarray(wanted, bool)
     return _mean(1.0 - kept(scores, share)[good])
 
@@ -198,10 +171,7 @@ def miss_rate(scores: ArrayLike, wanted: ArrayLike, share: float = 0.1) -> float
 
 
 def _top(score: Array, share: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_], int]:
-    """Return which rows are surely in the top `share`, which tie at its limit, and how many of those it takes.
-
-    The top is rounded up, and holds at least one row.
-    """
+    """Return which rows are surely in the top `share`, rounded up, which tie at its limit, and how many it takes."""
     count = max(1, math.ceil(share * len(score) - 1e-9))
     limit = np.sort(score)[-count]
     sure = score > limit

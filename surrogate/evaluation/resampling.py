@@ -52,11 +52,7 @@ class Resampled:
 
 
 def cluster_draws(clusters: Sequence[str], resamples: int = RESAMPLES, seed: int = 0) -> list[Picks]:
-    """Return for each draw the numbers of the blocks that are in it.
-
-    `clusters` names the cluster of each block: blocks of one cluster are drawn together. The same arguments give the
-    same draws, so that the figures of two forecasters over the same blocks can be subtracted draw by draw.
-    """
+    """Return the numbers of the blocks in each draw of clusters; the same arguments give the same draws."""
     names = list(dict.fromkeys(clusters))
     members = [np.array([i for i, c in enumerate(clusters) if c == name], dtype=np.int64) for name in names]
     if not members:
@@ -72,11 +68,10 @@ def resample(statistic: Statistic, clusters: Sequence[str], draws: Sequence[Pick
 
 
 def percentile_interval(draws: Array, clusters: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the expanded percentile interval of bootstrap draws; NaN twice where there is none.
+    """Return the expanded percentile interval of bootstrap draws; NaN twice where too few have a value.
 
-    The plain percentile interval is too narrow with few clusters. The levels of the percentiles are moved outwards to
-    Φ(±√(n/(n−1)) · t), t being Student's quantile with n − 1 degrees of freedom (Hesterberg 2015, section 5.3). Draws
-    without a value are left out; with less than half of them left there is no interval.
+    Levels are moved outwards to Φ(±√(n/(n−1)) · t), t being Student's quantile with n − 1 degrees of freedom, because
+    the plain interval is too narrow with few clusters (Hesterberg 2015, section 5.3).
     """
     from scipy.special import ndtr, stdtrit
 

@@ -43,10 +43,7 @@ class Measure:
 
 
 class TaskBlock:
-    """The rows of one task on one target as arrays; `p` to `highs` are of the valid candidates only.
-
-    `speedups` is zero and `valid` false where a candidate is invalid; the top share is chosen by `worth`.
-    """
+    """The rows of one task on one target as arrays, `p` to `highs` of valid candidates; invalid `speedups` are 0."""
 
     def __init__(self, rows: Sequence[AnsweredCase], milliseconds: float) -> None:
         first, good = rows[0].case, [r for r in rows if r.case.speedup is not None]
@@ -101,10 +98,7 @@ class PairedFamily:
 
 
 def by_family(one: Answers, other: Answers, resamples: int, seed: int = 0) -> list[PairedFamily]:
-    """Return `one` less `other` by family, for answers to the same questions in one order.
-
-    A family has few tasks, so that programs are drawn, each with all of its settings.
-    """
+    """Return `one` less `other` by family, on equal questions; programs are drawn, since families have few tasks."""
     families: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for a, b in zip(one.rows, other.rows, strict=True):
         if a.case.speedup is not None:
