@@ -270,12 +270,21 @@ class LauncherClient:
             self._spares = [self._open()]
         job = replace(job, weight_seed=self._reference.weight_seed)
         arms: dict[str, Observation] = {}
+
+        def asked(look: TimingLook | None) -> LookAnswer:
+            if look is None:
+                # Nothing that a module left running on the device may go on while something is timed.
+                for observed in arms.values():
+                    observed.wait_for_end()
+                self._wait_until_ready()
+            return on_look(look)
+
         try:
             self._observe_anchor(job, arms, limit_s)
             if job.candidate.language == "python":
                 wanted = self._observing(job, job.candidate)
                 arms["candidate"] = self._observers.observe("candidate", wanted, limit_s)
-            launched = self._launch(job, arms, on_look, session, limit_s)
+            launched = self._launch(job, arms, asked, session, limit_s)
             self._wait_until_ready()
             return replace(launched, phases=arms["candidate"].phases if "candidate" in arms else {})
         finally:
@@ -319,9 +328,9 @@ class LauncherClient:
                 if (gone := arms.pop("anchor", None)) is not None:
                     gone.close()
                 reply = self._request(job, arms, on_look, session, limit_s)
-            if job.candidate.language != "python" or not _doubtful(reply):
-                return LaunchOutcome(reply, _summary(arms.get("candidate")), self._anchor(job))
             failed, judged = _doubt(reply), reply.read(Judgement)
+            if job.candidate.language != "python" or failed is None:
+                return LaunchOutcome(reply, _summary(arms.get("candidate")), self._anchor(job))
             if judged is None or judged.broken:
                 session.close()
         elif failed is arms.get("candidate") and failed.status in _FINAL and not _ours(failed.log):
@@ -332,12 +341,12 @@ class LauncherClient:
             self.end()  # it holds memory
         captures = {arm: NO_CAPTURE not in log for arm, log in logs.items()}
         cells = replace(job, captures=captures, flush_bytes=2 * (self._target.l2_bytes or 64 << 20))
-        _wait_for_ends(arms)
-        self._wait_until_ready()
         on_look(None)
         # The module itself is run: what it does in its cell is what is said of it.
         run = self._worker.run(cells, limit_s, on_look)
-        return LaunchOutcome(run, f"not lifted: {failed.log}" if _is_ok(run) else "", anchor)
+        judged = run.read(Judgement)
+        ran = judged is not None and judged.status == "ok"
+        return LaunchOutcome(run, f"not lifted: {failed.log}" if ran else "", anchor)
 
     def _request(
         self,
@@ -354,17 +363,9 @@ class LauncherClient:
             keep_anchor=job.anchor is None and known.kept,
             anchor_captures=NO_CAPTURE not in known.why_not,
         )
-
-        def asked(look: TimingLook | None) -> LookAnswer:
-            if look is None:
-                # Nothing that a module left running on the device may go on while a program is timed.
-                _wait_for_ends(arms)
-                self._wait_until_ready()
-            return on_look(look)
-
         # In the order in which the launcher takes them.
         descriptors = [d for arm in ("candidate", "anchor") if arm in arms for d in arms[arm].descriptors]
-        reply = session.request(request, limit_s, asked, descriptors)
+        reply = session.request(request, limit_s, on_look, descriptors)
         if job.anchor is not None:
             known.kept = False  # another kernel has taken its place
         elif "anchor" in arms:
@@ -392,24 +393,11 @@ class LauncherClient:
         self._observers.close()
 
 
-def _wait_for_ends(arms: Mapping[str, Observation]) -> None:
-    for observed in arms.values():
-        observed.wait_for_end()
-
-
-def _is_ok(reply: Reply) -> bool:
+def _doubt(reply: Reply) -> Observation | None:
+    """Return the failure of a lifted module that may be the lifting's fault; None where it is none."""
     judged = reply.read(Judgement)
-    return judged is not None and judged.status == "ok"
-
-
-def _doubtful(reply: Reply) -> bool:
-    """Return whether a lifted module failed in a way that may be the lifting's fault."""
-    judged = reply.read(Judgement)
-    return bool(reply.started_s) if judged is None else judged.status not in ("ok", "canary_wrong")
-
-
-def _doubt(reply: Reply) -> Observation:
-    judged = reply.read(Judgement)
+    if judged.status in ("ok", "canary_wrong") if judged is not None else not reply.started_s:
+        return None
     why = (judged.log if judged is not None else "") or "the launcher did not finish it"
     return Observation("unlifted", f"as a program it is not what it is as a module ({why})", reply.seconds)
 

@@ -152,8 +152,6 @@ class WindowAllocator:
     def _give_back(self, address: int) -> None:
         known = self._sizes.pop(address, None)
         if known is not None:
-            self._put(known[1], known[0], address)
-
-    def _put(self, stream: int, length: int, address: int) -> None:
-        # Of equal blocks, those that have memory to themselves are given out first.
-        insort(self._free.setdefault(stream, []), (length, address not in self._chunks, address))
+            length, stream = known
+            # Of equal blocks, those that have memory to themselves are given out first.
+            insort(self._free.setdefault(stream, []), (length, address not in self._chunks, address))
