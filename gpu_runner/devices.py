@@ -44,7 +44,6 @@ _ATTRIBUTES = {"processors": 16, "l2_bytes": 38, "major": 75, "minor": 76, "shar
 
 
 def known_targets() -> dict[str, Target]:
-    """Return the targets that can be compiled for without owning one, by short name."""
     return dict(_SPECS)
 
 

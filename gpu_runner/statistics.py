@@ -149,7 +149,6 @@ class PairedSamples:
         return each[0] - each[1]
 
     def estimate(self) -> _Estimate:
-        """Return the mean log-ratio; raises ValueError below `MIN_BLOCKS` blocks."""
         return _estimate(self.log_ratios(), self.grain(), 0.0 if self.all_count() else TRIMMED)
 
     def grain(self) -> float:
@@ -206,7 +205,6 @@ class _Series:
 
 
 def pairs_of(timed: WorkloadTiming | Samples) -> PairedSamples:
-    """Return the timed calls of both arms."""
     return PairedSamples(timed.candidate_s, timed.anchor_s, timed.mode)
 
 

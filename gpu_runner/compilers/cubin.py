@@ -60,7 +60,6 @@ def _symbols(sections: list[_Section], kind: int = _SYMTAB, names: str = ".strta
 
 
 def section(image: bytes, name: str) -> bytes:
-    """Return the contents of an ELF file's section; empty where it has none of that name."""
     return next((x.contents for x in _sections(image) if x.name == name), b"")
 
 
@@ -118,7 +117,6 @@ def _entries(sections: list[_Section], symbols: dict[int, str]) -> set[str]:
 
 
 def _attributes(sections: list[_Section], symbols: dict[int, str]) -> dict[tuple[str, int], int]:
-    """Return the values of .nv.info by kernel and attribute code."""
     info = next((x.contents for x in sections if x.name == ".nv.info"), b"")
     found: dict[tuple[str, int], int] = {}
     position = 0

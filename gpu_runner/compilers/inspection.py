@@ -82,7 +82,6 @@ def _of_launch(launch: Launch, target: Target) -> list[str]:
 
 
 def _scalar_arithmetic(workload: WorkloadInspection) -> str | None:
-    """Say that a task with many operations per byte is computed without tensor cores."""
     if not workload.flops or workload.flops < _MANY_FLOPS_PER_BYTE * workload.bytes_moved or workload.calls:
         return None
     if not workload.launches or any(e.code.mix.get("tensor") for e in workload.launches):
@@ -118,7 +117,6 @@ def inspection(
 
 
 def launches_of(plan: ResolvedPlan, kernels: Mapping[str, Any], target: Target) -> tuple[Launch, ...]:
-    """Describe the launches of one workload, from its plan and its compiled kernels' entries in the manifest."""
     found: list[Launch] = []
     for index, step in enumerate(plan.launches):
         entry = kernels[str(index)]

@@ -115,7 +115,6 @@ def device_text(source: str) -> str:
 
 
 def compile_source(source: str, options: list[str]) -> bytes:
-    """Compile CUDA C++ to a cubin; raises `CompileError` with the compiler's log."""
     return compile_named(source, options, ())[0]
 
 

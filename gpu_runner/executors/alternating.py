@@ -57,12 +57,10 @@ class _Baton:
         self.take(side)
 
     def take(self, side: int) -> None:
-        """Wait for this side's turn."""
         with self._changed:
             self._changed.wait_for(lambda: self._holder == side)
 
     def pass_on(self, side: int, *, leaving: bool = False) -> None:
-        """Give the other side its turn, if it is still there."""
         with self._changed:
             self._left |= {side} if leaving else set()
             if self._holder == side and 1 - side not in self._left:
@@ -70,7 +68,6 @@ class _Baton:
             self._changed.notify_all()
 
     def is_alone(self, side: int) -> bool:
-        """Return whether the other side has left."""
         with self._changed:
             return 1 - side in self._left
 
@@ -86,7 +83,6 @@ class _Side:
         self.begin(_Baton(0))
 
     def begin(self, baton: _Baton) -> None:
-        """Get ready for a measurement."""
         self.baton, self.ends_on = baton, int(baton.first == self.number)
         self.counts: dict[str, list[int]] = {}
 
@@ -147,7 +143,6 @@ class AlternatingExecutors:
         return self._both(lambda number: self._executors[number].probe())
 
     def compile(self, task: Task, candidate: Candidate) -> list[Build]:
-        """Compile in both environments, one after the other; a build that is cached costs nothing."""
         return [executor.compile(task, candidate) for executor in self._executors]
 
     def measure(self, task: Task, subjects: Sequence[Subject], first: int) -> PairedMeasurement:
@@ -182,7 +177,6 @@ class AlternatingExecutors:
         return [one.result() for one in begun]
 
     def close(self) -> None:
-        """End both servers; safe to call twice."""
         for executor in self._executors:
             executor.close()
 
@@ -223,7 +217,6 @@ def _stretches(candidate_s: Sequence[float], anchor_s: Sequence[float], ends: Se
 
 
 def _level(values: Sequence[float]) -> float:
-    """Return the mean without the lowest and the highest fifth."""
     cut = len(values) // 5
     return fmean(sorted(values)[cut : len(values) - cut])
 

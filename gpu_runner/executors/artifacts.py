@@ -120,7 +120,6 @@ class Builds:
 
     @property
     def folder(self) -> Path:
-        """Folder of compiled candidates."""
         return self._cache.folder
 
     def get(

@@ -61,7 +61,6 @@ class Reply:
     lost: bool = False
 
     def read(self, kind: type[T]) -> T | None:
-        """Return the answer as a `kind`, None where there is none."""
         return None if self.answer is None else serde.from_data(kind, self.answer)
 
     def ending(self, limit_s: float) -> tuple[Status, str]:
@@ -88,7 +87,6 @@ def _unprotected(missing: object) -> UnprotectedError:
 
 
 def closed_error() -> WorkerError:
-    """Return the error of a job whose executor was closed by another thread."""
     return WorkerError("the executor was closed while it worked", hint="nothing is lost: ask for the same again")
 
 
@@ -181,7 +179,6 @@ class ChildSession:
 
     @property
     def alive(self) -> bool:
-        """Whether the child may still take requests."""
         return not self._ended
 
     def kill(self) -> None:
@@ -205,7 +202,6 @@ class ChildSession:
         return None
 
     def close(self) -> None:
-        """End the child, and wait for its end; safe to call twice."""
         if not self._reaped:
             self._end()
         self._answers.close()
@@ -240,7 +236,6 @@ class ServerProcess:
             return server
 
     def release(self) -> None:
-        """End the server and all its children if no other client is left."""
         with self._registry:
             self._clients -= 1
             if self._clients > 0:

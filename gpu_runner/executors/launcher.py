@@ -70,14 +70,12 @@ class Observation:
             self.session = None
 
     def close(self) -> None:
-        """Wait for the observer's end and close the descriptors; safe to call twice."""
         self.wait_for_end()
         for descriptor in self.descriptors:
             os.close(descriptor)
         self.descriptors = ()
 
     def strides(self) -> dict[str, list[list[int]]]:
-        """Return the strides of the outputs by workload, in elements."""
         return {p["workload"]: [o["stride"] for o in p["outputs"]] for p in self.programs.get("programs", ())}
 
 
@@ -93,7 +91,6 @@ class Observers:
         self._spares: dict[str, ChildSession] = {}
 
     def wait_until_ready(self) -> None:
-        """Wait until no spare observer is still opening the device."""
         for spare in self._spares.values():
             spare.wait_until_ready(OPENING_S)
 
@@ -157,7 +154,6 @@ class Observers:
         return Observation(status, log, 0.0, protections=guards)
 
     def close(self) -> None:
-        """End the spare observers."""
         while self._spares:
             self._spares.popitem()[1].close()
 
@@ -379,14 +375,12 @@ class LauncherClient:
         return f"called as it is: {self._reference.why_not}" if self._reference.why_not else "lifted"
 
     def end(self) -> None:
-        """End the launcher; the next measurement has another."""
         if self._session is not None:
             self._session.close()
             self._session = None
         self._reference = _Reference()
 
     def close(self) -> None:
-        """End all launchers and the observers."""
         self.end()
         while self._spares:
             self._spares.pop().close()

@@ -143,12 +143,10 @@ class LocalExecutor:
 
     @property
     def target(self) -> Target:
-        """The device that this executor measures on."""
         return self._target
 
     @property
     def devices(self) -> int:
-        """One candidate at a time."""
         return 1
 
     def candidates(self, task: Task) -> None:
@@ -164,7 +162,6 @@ class LocalExecutor:
         return self._versions
 
     def describe(self, task: Task) -> tuple[Signature, ...]:
-        """Return one signature per workload; raises `TaskError` with the reference's own error."""
         with self._describing:
             if task.sha256 not in self._signatures:
                 # To describe a task, torch has to start and run its reference.
@@ -177,7 +174,6 @@ class LocalExecutor:
             return self._signatures[task.sha256]
 
     def toolchain_versions(self) -> dict[str, str]:
-        """Return the versions that what is compiled or traced depends on."""
         if self._python != sys.executable:
             return dict(self.probe())
         found = {"python": platform.python_version()}
@@ -410,7 +406,6 @@ class LocalExecutor:
                 self._launcher.open(task.sha256, self._limits.measure_s, ahead)
 
     def end_process(self) -> None:
-        """End the process that has measured on the GPU; the next measurement is made by another."""
         with self._device:
             self._launcher.end()
 
@@ -427,7 +422,6 @@ class LocalExecutor:
         return max(0.0, min(limit_s, self._end - time.monotonic()))
 
     def held(self) -> contextlib.AbstractContextManager[None]:
-        """Hold the device against other processes."""
         return exclusive_device(self._locks, self._target, self._visible)
 
     def _capacity(self) -> int | None:
@@ -499,7 +493,6 @@ def _answer_of(task: Task, reply: Reply, limit_s: float, late: str = "") -> dict
 
 
 def _run_alone(task: Task) -> str:
-    """Return the advice to try a reference outside of forewarp, with the sizes that it fails with."""
     sizes = next((w.constants for listed in task.workloads.values() for w in listed if w.constants), {})
     chosen = ", ".join(f"{name} = {value!r}" for name, value in sizes.items())
     return f"run the file under Python first{f', with {chosen}' if chosen else ''}"

@@ -22,7 +22,6 @@ class SeveralExecutor:
     """
 
     def __init__(self, executors: Sequence[Executor]) -> None:
-        """`executors` must not be empty, and all on the same kind of device."""
         names = {e.target.name for e in executors}
         if len(names) != 1:
             raise ValueError(f"results of different devices do not mix: {sorted(names)}")
@@ -34,38 +33,30 @@ class SeveralExecutor:
 
     @property
     def target(self) -> Target:
-        """The kind of device."""
         return self._executors[0].target
 
     @property
     def devices(self) -> int:
-        """How many candidates can be measured at once."""
         return len(self._executors)
 
     def probe(self) -> dict[str, str]:
-        """Return the versions that the first executor's Python has; raises `DeviceError` where it cannot tell."""
         first = self._executors[0]
         return first.probe() if isinstance(first, VersionProbe) else {}
 
     def candidates(self, task: Task) -> tuple[Candidate, ...] | None:
-        """Return what the first executor returns."""
         return self._executors[0].candidates(task)
 
     def describe(self, task: Task) -> tuple[Signature, ...]:
-        """Return one signature per workload; raises as the first executor does."""
         return self._executors[0].describe(task)
 
     def compile(self, task: Task, candidate: Candidate) -> Build:
-        """Compile for all devices."""
         return self._executors[0].compile(task, candidate)
 
     def evidence(self, task: Task, candidate: Candidate) -> Evidence | None:
-        """Return what the first executor that traces modules returns, None where none does."""
         first = self._executors[0]
         return first.evidence(task, candidate) if isinstance(first, Tracer) else None
 
     def make_seeds(self, task: Task) -> tuple[Candidate, ...]:
-        """Return what the first executor makes of a task's reference, nothing where it makes none."""
         first = self._executors[0]
         return first.make_seeds(task) if isinstance(first, SeedMaker) else ()
 
@@ -77,7 +68,6 @@ class SeveralExecutor:
         against: Subject | None = None,
         beat: float | None = None,
     ) -> Measurement:
-        """Measure on the next free device."""
         executor = self._free.get()
         try:
             return executor.measure(task, candidate, build, against, beat)
@@ -85,7 +75,6 @@ class SeveralExecutor:
             self._free.put(executor)
 
     def validate(self, task: Task, started: Callable[[str], None] = lambda _: None) -> tuple[WorkloadReport, ...]:
-        """Put null candidates to the task on a free device; raises `UsageError` where none can."""
         executor = self._free.get()
         try:
             if not isinstance(executor, Validator):
@@ -95,7 +84,6 @@ class SeveralExecutor:
             self._free.put(executor)
 
     def close(self) -> None:
-        """End every device's processes."""
         for executor in self._executors:
             executor.close()
 

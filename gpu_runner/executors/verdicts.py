@@ -93,7 +93,6 @@ class Looks:
         self._tests = 0
 
     def __call__(self, look: TimingLook | None) -> LookAnswer:
-        """Say how to go on with the workload that was looked at."""
         if look is None:
             return "on"
         if self._beat is not None and self._upper_end(look) < self._beat:
@@ -118,7 +117,6 @@ class Looks:
 
 
 def timings_of(judged: Judgement, target: Target) -> tuple[WorkloadTiming, ...]:
-    """Summarise the samples that were judged, one per workload."""
     # Timing that ended early had a sighting to end at, besides the looks that were planned.
     sighted = int(judged.stopped_early)
     others = judged.conditions.get("other_processors", 0.0)
@@ -238,7 +236,6 @@ def measurement_without_times(
     judged: Judgement | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Measurement:
-    """Return the measurement of a candidate without times."""
     judged = judged or Judgement(status="ok")
     return Measurement(
         status=cast("Status", status),
@@ -281,7 +278,6 @@ def _below_floor(timed: WorkloadTiming, signature: Signature, target: Target) ->
 
 
 def short_of_memory(log: str, *, lost_s: float = 0.0) -> WorkerError:
-    """Return the error of a job that was stopped because other programs took the machine's memory."""
     return WorkerError(
         f"{log}; neither task nor candidate is to blame, and nothing is recorded",
         hint="end other programs or wait for them, then run the command again",

@@ -104,12 +104,10 @@ def _constants(source: str, names: set[str]) -> dict[str, ast.expr]:
 
 
 def is_language(name: str) -> TypeGuard[Language]:
-    """Tell whether `name` is one of the languages."""
     return name in get_args(Language)
 
 
 def language_of(source: str, suffix: str = "") -> Language:
-    """Tell the language by suffix, then by text."""
     if suffix in C_SUFFIXES:
         return C_SUFFIXES[suffix]
     if re.search(r"^(class\s+ModelNew\b|def\s+custom_kernel\b|(ModelNew|custom_kernel)\s*=)", source, re.MULTILINE):

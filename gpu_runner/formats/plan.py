@@ -106,14 +106,12 @@ class LaunchPlan:
         return first if self.allows(first) else next(self.combinations(), first)
 
     def combinations(self) -> Iterator[dict[str, int]]:
-        """Yield every combination of tunables that the constraints allow."""
         for values in itertools.product(*self.tunables.values()):
             chosen = dict(zip(self.tunables, values, strict=True))
             if self.allows(chosen):
                 yield chosen
 
     def check(self, tunables: Mapping[str, int]) -> None:
-        """Raise `CandidateError` unless these are values that the plan declares and its constraints admit."""
         for name, value in tunables.items():
             if name not in self.tunables:
                 declared = ", ".join(sorted(self.tunables)) or "none"
@@ -126,7 +124,6 @@ class LaunchPlan:
             )
 
     def allows(self, tunables: Mapping[str, int]) -> bool:
-        """Return whether the constraints admit these values."""
         return all(evaluate(c, tunables, f"constraints[{i}]") for i, c in enumerate(self.constraints))
 
 
@@ -189,7 +186,6 @@ class ResolvedPlan:
 
     @property
     def programs(self) -> int:
-        """Program instances of all launches, which are blocks in CUDA."""
         return sum(math.prod(launch.grid) for launch in self.launches)
 
 
@@ -199,7 +195,6 @@ def has_block(source: str) -> bool:
 
 
 def without_block(source: str) -> str:
-    """Return the source without the launch plan that it opens with."""
     match = _BLOCK.match(source)
     return source[match.end() :] if match else source
 
@@ -479,7 +474,6 @@ def bind(plan: LaunchPlan, signature: Signature) -> dict[str, TensorSpec]:
 
 
 def _aliases(plan: LaunchPlan, signature: Signature) -> dict[str, str]:
-    """Name the outputs that share an input's buffer; only those may share its name."""
     tensors = [name for i, name in enumerate(plan.inputs) if str(i) not in signature.scalars]
     aliases = {plan.outputs[int(o)]: tensors[i] for o, i in signature.aliases.items()}
     for name in set(plan.inputs) & set(plan.outputs):

@@ -84,7 +84,6 @@ class PlanNames:
         )
 
     def tensors(self, signature: Signature) -> list[str]:
-        """Return the names of the inputs that are tensors."""
         return [name for i, name in enumerate(self.inputs) if str(i) not in signature.scalars]
 
     def buffers(self, signature: Signature) -> dict[str, TensorSpec]:

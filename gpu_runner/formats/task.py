@@ -26,7 +26,6 @@ KERNELBENCH_NAMES = {
 
 
 def bundled() -> list[str]:
-    """Return the names of the tasks that come with forewarp."""
     return sorted(p.parent.name for p in BUNDLED.glob("*/task.toml"))
 
 

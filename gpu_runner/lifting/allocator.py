@@ -68,7 +68,6 @@ class WindowAllocator:
 
     @property
     def blocks(self) -> set[int]:
-        """Addresses of the blocks in use."""
         return set(self._sizes)
 
     def mark(self, stream: int) -> set[int]:

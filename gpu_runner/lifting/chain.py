@@ -39,9 +39,7 @@ class Repeatable(Protocol):
         """Return the nodes that prepare scratch before each call, which are not timed."""
         ...
 
-    def add_to(self, graph: Built, slot: int = 0) -> None:
-        """Append the work to a graph."""
-        ...
+    def add_to(self, graph: Built, slot: int = 0) -> None: ...
 
 
 def lengths(each_s: float) -> list[int]:
@@ -51,7 +49,6 @@ def lengths(each_s: float) -> list[int]:
 
 
 def copy(source: torch.Tensor, target: torch.Tensor) -> GraphNode:
-    """Return a node that copies one dense tensor over another one of the same layout."""
     node = driver.CopyNode()
     node.source.kind, node.source.device = _DEVICE, source.data_ptr()
     node.target.kind, node.target.device = _DEVICE, target.data_ptr()
@@ -60,7 +57,6 @@ def copy(source: torch.Tensor, target: torch.Tensor) -> GraphNode:
 
 
 def fill(target: torch.Tensor, value: int) -> GraphNode:
-    """Return a node that sets every byte of a dense tensor."""
     node = driver.MemsetNode(target.data_ptr(), 0, value, 1, target.nbytes, 1)
     return GraphNode("fill", parameters=bytes(node).hex())
 
@@ -122,7 +118,6 @@ class Chain:
         return random.choice(self._graphs)
 
     def close(self) -> None:
-        """Free the graphs."""
         for _, *graphs in self._graphs:
             for graph in graphs:
                 graph.close()

@@ -19,12 +19,10 @@ class CudaError(RuntimeError):
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL:
-    """Return the driver's library; raises OSError where there is none."""
     return ctypes.CDLL("libcuda.so.1")
 
 
 def status(name: str, *arguments: Any) -> int:
-    """Call a function of the driver and return its status, 0 for success."""
     return getattr(library(), name)(*arguments)
 
 
@@ -113,7 +111,6 @@ class StreamLaunch:
         self._function, self._arguments = function, arguments
 
     def enqueue(self, stream: Handle) -> None:
-        """Enqueue the kernel; raises `CudaError` where the driver refuses it."""
         self._configuration.stream = stream
         call("cuLaunchKernelEx", ctypes.byref(self._configuration), self._function, self._arguments, None)
 
@@ -207,5 +204,4 @@ def pinned() -> AllocationProperties:
 
 
 def read_write() -> AccessDescription:
-    """Describe the first device's right to read and write."""
     return AccessDescription(_Location(_DEVICE, 0), _READ_WRITE)

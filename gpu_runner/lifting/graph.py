@@ -273,7 +273,6 @@ class Built:
         driver.call("cuGraphUpload", self._ready(), Handle(stream))
 
     def launch(self, stream: int) -> None:
-        """Enqueue the graph, made ready if it was not before."""
         driver.call("cuGraphLaunch", self._ready(), Handle(stream))
 
     def _ready(self) -> Handle:
@@ -283,7 +282,6 @@ class Built:
         return self._executable
 
     def close(self) -> None:
-        """Free the graph; a context that a kernel broke has nothing left to free."""
         if self._executable is not None:
             driver.status("cuGraphExecDestroy", self._executable)
         driver.status("cuGraphDestroy", self.graph)

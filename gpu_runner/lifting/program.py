@@ -29,7 +29,6 @@ class TensorPlace:
 
     @classmethod
     def of(cls, tensor: torch.Tensor) -> TensorPlace:
-        """Return the place of a tensor in device memory."""
         dtype = str(tensor.dtype).removeprefix("torch.")
         place = cls(tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), dtype)
         block = tensor.untyped_storage()
@@ -44,7 +43,6 @@ class TensorPlace:
         return (reach + 1) * getattr(torch, self.dtype).itemsize
 
     def tensor(self) -> torch.Tensor:
-        """Return the tensor at this place, in memory that is mapped in this process."""
         if not self.size:
             return torch.empty_strided(self.shape, self.stride, dtype=getattr(torch, self.dtype), device="cuda")
         return bytes_at(self.address, self.size).view(getattr(torch, self.dtype)).as_strided(self.shape, self.stride)

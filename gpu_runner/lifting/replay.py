@@ -116,7 +116,6 @@ class Lifted:
         return [a for a in program.scratch if self._window.chunk_of(a) not in chunks]
 
     def runner(self, workload: str) -> LiftedRunner:
-        """Return the runner of the program of a workload."""
         return LiftedRunner(self.programs[workload], self._modules)
 
     def close(self) -> None:
@@ -140,16 +139,13 @@ class LiftedRunner:
         self.add_to(self._built)
 
     def ready(self) -> list[GraphNode]:
-        """Return no nodes: a program prepares its scratch itself."""
         return []
 
     def add_to(self, graph: Built, slot: int = 0) -> None:
-        """Append the program to a graph."""
         del slot
         graph.add(self.program.nodes, self.program.edges, self._functions)
 
     def run(self, slot: int = 0) -> None:
-        """Enqueue the program; there is one set of inputs."""
         del slot
         self._built.launch(torch.cuda.current_stream().cuda_stream)
 
@@ -157,7 +153,6 @@ class LiftedRunner:
         """Do nothing: a program prepares its scratch itself."""
 
     def unload(self) -> None:
-        """Free the graph."""
         self._built.close()
 
 

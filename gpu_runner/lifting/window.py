@@ -115,13 +115,11 @@ class Window:
         driver.call("cuMemSetAccess", address, size, ctypes.byref(access), ctypes.c_size_t(1))
 
     def chunk_at(self, address: int) -> int | None:
-        """Return the number of the chunk that begins at an address; None where none does."""
         offset = address - self.base
         position = bisect_left(self.chunks, offset, key=lambda c: c.offset)
         return position if position < len(self.chunks) and self.chunks[position].offset == offset else None
 
     def chunk_of(self, address: int) -> int | None:
-        """Return the number of the chunk that an address lies in; None where it lies in none."""
         offset = address - self.base
         position = bisect_right(self.chunks, offset, key=lambda c: c.offset) - 1
         inside = position >= 0 and offset < self.chunks[position].offset + self.chunks[position].size

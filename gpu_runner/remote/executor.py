@@ -74,12 +74,10 @@ class RemoteExecutor:
 
     @property
     def target(self) -> Target:
-        """The kind of device at the far end."""
         return self._target
 
     @property
     def devices(self) -> int:
-        """Number of candidates that can be measured at once."""
         return int(self._opened["devices"])
 
     @property
@@ -91,7 +89,6 @@ class RemoteExecutor:
         """Return None: any candidate can be compiled."""
 
     def describe(self, task: Task) -> tuple[Signature, ...]:
-        """Return one signature per workload; raises `TaskError` with the reference's own error."""
         known = self._signatures.get(task.sha256)
         if known is None:
             answer = self._ask("describe", {"task": _bare(task)}).head["ok"]
@@ -100,12 +97,10 @@ class RemoteExecutor:
         return known
 
     def make_seeds(self, task: Task) -> tuple[Candidate, ...]:
-        """Return modules that torch's Inductor makes of the reference there; raises `TaskError` where it cannot."""
         answer = self._ask("make_seeds", {"task": _bare(task)}).head["ok"]
         return tuple(serde.from_data(Candidate, c) for c in answer["candidates"])
 
     def compile(self, task: Task, candidate: Candidate) -> Build:
-        """Compile on whichever machine has room, and bring the artefact here."""
         frame = self._ask("compile", {"task": _bare(task), "candidate": serde.to_data(candidate)})
         build = serde.from_data(Build, frame.head["ok"]["build"])
         return replace(build, artefact=str(self._artefacts.keep(frame.blobs[0]))) if frame.blobs else build
@@ -118,7 +113,6 @@ class RemoteExecutor:
         against: Subject | None = None,
         beat: float | None = None,
     ) -> Measurement:
-        """Measure on the next free device, both kernels on the same one; artefacts go there if they are not there."""
         begun = time.monotonic()
         body = {
             "task": _bare(task),
@@ -147,7 +141,6 @@ class RemoteExecutor:
         return replace(m, phases=phases | ({"lost": sum(lost)} if lost else {}))
 
     def validate(self, task: Task, started: Callable[[str], None] = lambda _: None) -> tuple[WorkloadReport, ...]:
-        """Validate the task at the far end with null candidates, all its workloads in one request."""
         started(", ".join(w.name for w in task.workloads[self._target.kind]))
         answer = self._ask("validate", {"task": _bare(task)}).head["ok"]
         return tuple(serde.from_data(WorkloadReport, r) for r in answer["reports"])

@@ -79,7 +79,6 @@ def destination(host: str) -> list[str]:
 
 
 def advice(message: str, host: str) -> str:
-    """Return advice on a message of ssh or of the machine; "" where there is none."""
     for pattern, advised in _ADVICE:
         if re.search(pattern, message, re.MULTILINE):
             return advised.format(host=host)

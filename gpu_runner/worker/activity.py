@@ -43,7 +43,6 @@ _pages: list[_Page] = []
 
 
 def path_of(log: str | Path) -> Path:
-    """Return the file of the page of the job with this log."""
     return Path(log).with_suffix(".activity")
 
 
@@ -57,7 +56,6 @@ def begin(log: str) -> None:
 
 
 def out_of_reach() -> None:
-    """Note that no candidate can end this process."""
     for page in _pages:
         page.out_of_reach = True
 

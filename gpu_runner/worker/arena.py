@@ -23,7 +23,6 @@ OFFSETS = 64
 
 
 def byte_size(spec: TensorSpec) -> int:
-    """Return the size of a contiguous tensor."""
     return math.prod(spec.shape) * getattr(torch, spec.dtype).itemsize
 
 
@@ -59,7 +58,6 @@ class Layout:
 
 
 def views(block: torch.Tensor, offsets: Sequence[int], specs: Sequence[TensorSpec]) -> list[torch.Tensor]:
-    """Return the tensors that lie at `offsets` in a block of bytes."""
     return [
         block[o : o + byte_size(s)].view(getattr(torch, s.dtype)).view(s.shape)
         for o, s in zip(offsets, specs, strict=True)
@@ -67,7 +65,6 @@ def views(block: torch.Tensor, offsets: Sequence[int], specs: Sequence[TensorSpe
 
 
 def mapped(descriptor: int, size: int) -> torch.Tensor:
-    """Return the bytes of shared memory that another process maps too."""
     return torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8)
 
 

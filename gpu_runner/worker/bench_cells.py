@@ -200,7 +200,6 @@ class CellBench(Bench):
         return arena.views(source, starts, self.signatures[index].outputs)
 
     def _rooms(self, index: int, source: torch.Tensor) -> list[torch.Tensor]:
-        """Return all bytes where an output may come to lie, for each output."""
         rooms = zip(self._outputs(index, source, 0), self.layouts[index].outputs, strict=True)
         more = (self._offsets - 1) * arena.ALIGN
         return [source[start : start + output.nbytes + more] for output, start in rooms]
@@ -220,7 +219,6 @@ class CellBench(Bench):
     def _views(
         self, index: int, source: torch.Tensor
     ) -> tuple[list[list[Any]], dict[str, torch.Tensor], list[torch.Tensor]]:
-        """Return (input values per slot, parameters by name, outputs) of a workload in an arena."""
         signature, layout = self.signatures[index], self.layouts[index]
         count = len(signature.inputs) + len(signature.scalars)
         slots: list[list[Any]] = []
@@ -232,7 +230,6 @@ class CellBench(Bench):
         return slots, params, self._outputs(index, source, 0)
 
     def _flushed(self, source: torch.Tensor, slots: int) -> torch.Tensor:
-        """Return the bytes that a burst on so many slots writes to before its calls."""
         return source[self._flushes_at : self._flushes_at + slots * self._flush_size]
 
     def _bind(self, kernel: BuiltKernel | None, index: int, source: torch.Tensor) -> Runner:
@@ -262,7 +259,6 @@ class CellBench(Bench):
         return ModuleRunner(call, slots, places, wait, flushes, states=states, changes=problem.state)
 
     def stage(self, index: int) -> Stage:
-        """Put a workload's inputs and weights in both arenas and load both arms."""
         self._question()
         self._bursting, self._index = False, index
         self.ready = {arm: [] for arm in ARMS}
@@ -466,21 +462,17 @@ class CellBench(Bench):
             self._witness = None
 
     def excuse(self) -> None:
-        """Spare the workload on stage the questions about its times."""
         self._witness = None
 
     def flags(self) -> list[str]:
-        """Return what speaks against the candidate's times."""
         self._question()
         return self._flags
 
     def state(self) -> dict[str, float]:
-        """Return the state of the device, as far as known, and what a call of nothing takes."""
         known = self._probe.state() if self._probe is not None else processors()
         return known | {"round_trip_s": self.round_trip_s}
 
     def deliver(self) -> None:
-        """Ask the candidate's cell for its result, unless that was part of the call."""
         self._synchronize()
         if self._bursting:
             offset = self._draw_place("candidate")
@@ -495,7 +487,6 @@ class CellBench(Bench):
             torch.cuda.synchronize()
 
     def close(self) -> None:
-        """End both cells, and whatever they left behind."""
         for arm in reversed(ARMS):
             self._sides[arm].cell.close()
         watch.end_strays(())
@@ -516,7 +507,6 @@ class Witness:
         self.calls = _CALLS
 
     def findings(self) -> list[str]:
-        """Return what speaks against the candidate's times; raises `CellFailed` and `Mismatch`."""
         early = works_early(self.bench.ready["candidate"], self.bench.ready["anchor"])
         self.bench.awake("candidate").settle()
         pilot = max(self.bench.warm(self.stage, "candidate", 0), 1e-7)
@@ -602,7 +592,6 @@ class _Probe:
         self.state = Conditions().read
 
     def hertz(self) -> float:
-        """Return the SM clock over some 20 µs."""
         turn = self._hold.take()
         self._hold.release()
         torch.cuda.synchronize()

@@ -136,7 +136,6 @@ class LauncherBench(Bench):
         launcher.steady()
 
     def stage(self, index: int) -> Stage:
-        """Allocate the workload's buffers and load its kernels."""
         signature, workload = self.signatures[index], self.workloads[index].name
         with running_reference("the reference"):
             problem = load_problem(self.job, self.workloads[index], self.weight_seed)
@@ -175,7 +174,6 @@ class LauncherBench(Bench):
     def _load_anchor(
         self, index: int, slots: Sequence[list[Any]], model: Any, values: Sequence[Any], outputs: Sequence[torch.Tensor]
     ) -> ArmBuffers | None:
-        """Load the anchor; return buffers that are its own, if it has any."""
         if "anchor" in self.lifted:
             workload = self.workloads[index].name
             runner = self.runners["anchor"] = self.lifted["anchor"].runner(workload)
@@ -297,7 +295,6 @@ class LauncherBench(Bench):
         return marks, turn
 
     def _seconds(self, marks: Sequence[torch.cuda.Event]) -> list[float]:
-        """Wait for the last of some events; return the seconds between them."""
         self._wait(marks[-1])
         return [a.elapsed_time(b) / 1e3 for a, b in pairwise(marks)]
 
@@ -344,7 +341,6 @@ class LauncherBench(Bench):
             self._enqueue(stage, arm, slot)
 
     def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
-        """Enqueue one timed call; the returned function waits for it."""
         self._prepare()
         if condition == "launched":
             return self._launched(stage, arm, slot)
@@ -361,7 +357,6 @@ class LauncherBench(Bench):
         return lambda: (self._seconds(marks)[0], self.launcher.hold.hertz(turn))
 
     def _launched(self, stage: Stage, arm: str, slot: int) -> Callable[[], Sample]:
-        """Time one call by the host's clock, launch included."""
         torch.cuda.synchronize()
         start = time.perf_counter()
         self._enqueue(stage, arm, slot)
@@ -384,7 +379,6 @@ class LauncherBench(Bench):
                 raise DeviceHung("a kernel did not finish in time")
 
     def state(self) -> dict[str, float]:
-        """Read clocks, temperature and throttling."""
         return self.launcher.state.read()
 
     def close(self) -> None:

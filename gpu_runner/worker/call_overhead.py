@@ -69,18 +69,15 @@ class Copy:
         self._seen: deque[float] = deque(maxlen=FETCHES)
 
     def saw(self, seconds: float) -> None:
-        """Take note of how long fetching one of the anchor's results took, without the round trip."""
         self._seen.append(seconds)
 
     @property
     def seconds(self) -> float:
-        """The median of the last ones."""
         seen = median(self._seen) if len(self._seen) >= LEAST_FETCHES else self.judges_s
         return min(max(seen, self.judges_s), MOST_COPYING * self.judges_s)
 
 
 def copy_seconds(stage: Stage) -> float:
-    """Return the seconds that it takes to copy results of this workload's sizes."""
     results = (stage.anchor.outputs if stage.anchor else ()) or [o.clone() for o in stage.outputs]
     times: list[float] = []
     for _ in range(3):

@@ -62,7 +62,6 @@ class Mailbox:
         self._words = memoryview(self._page).cast("Q")
 
     def post(self, sequence: int, command: int, slot: int) -> None:
-        """Judge: ask for a command."""
         self._words[_GO] = sequence << 16 | command << 8 | slot
 
     def asleep(self) -> bool:
@@ -91,11 +90,9 @@ class Mailbox:
         self._words[_ASLEEP] = int(asleep)
 
     def answer(self, word: int, status: int) -> None:
-        """Cell: answer the command in `word`."""
         self._words[_DONE] = (word >> 16 & 0xFFFFFFFF) << 8 | status
 
     def close(self) -> None:
-        """Unmap the page."""
         self._words.release()
         self._page.close()
 
@@ -150,7 +147,6 @@ class Blocking:
         self._channel = channel
 
     def receive(self) -> _Command | None:
-        """Return the next command; None once the judge has gone away."""
         header = self._channel.recv(HEADER.size, socket.MSG_WAITALL)
         if len(header) < HEADER.size:
             return None
@@ -158,7 +154,6 @@ class Blocking:
         return _Command(sequence, kind, slot, self._channel.recv(size, socket.MSG_WAITALL) if size else b"")
 
     def answer(self, command: _Command, status: int, error: bytes = b"") -> None:
-        """Answer a command, with the text of an error where it has failed."""
         self._channel.sendall(ANSWER.pack(command.word, status) + (SIZE.pack(len(error)) + error if error else b""))
 
     def rest(self) -> None:

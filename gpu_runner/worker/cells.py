@@ -51,7 +51,6 @@ class CellFailed(Exception):
 
 
 def may_spin() -> bool:
-    """Return whether there are cores to spare for waiting without sleep."""
     return len(os.sched_getaffinity(0)) >= _SPINNERS
 
 
@@ -86,7 +85,6 @@ class _Output:
         return True
 
     def close(self) -> None:
-        """Write the end of what was printed, and say how much was left out between."""
         self.drain()
         os.close(self.descriptor)
         left_out = self._dropped - len(self._tail)
@@ -151,7 +149,6 @@ class Cell:
             self._poll.register(descriptor, select.POLLIN)
 
     def load(self, workload: int, timeout: float, message: bytes = b"") -> None:
-        """Have the cell load a workload."""
         self.call(inside.LOAD, timeout, workload, message)
 
     def ready(self, timeout: float, seed: int | None) -> None:
@@ -281,7 +278,6 @@ class Cell:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let the cell go on."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -292,7 +288,6 @@ class Cell:
                 os.kill(pid, number)
 
     def processor_s(self) -> float:
-        """Return the processor time that the cell's processes have used."""
         return sum(watch.processor_s(pid) for pid in self._members)
 
     def wait(self) -> int | None:
@@ -313,7 +308,6 @@ class Cell:
         return self._status is not None
 
     def kill(self) -> None:
-        """End the cell and what it started."""
         if self._status is not None:
             return
         # With the first process of a namespace all others go; elsewhere they must be found.

@@ -52,7 +52,6 @@ class Channel:
 
     @property
     def descriptor(self) -> int:
-        """The number of the descriptor that it needs."""
         return self._socket.fileno()
 
     def send(self, document: Any, descriptors: Sequence[int] = ()) -> None:

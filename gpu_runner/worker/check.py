@@ -88,7 +88,6 @@ class Digest:
         self._keys = [int.from_bytes(os.urandom(8), "little", signed=True) | 1 for _ in range(2)]
 
     def of(self, tensor: torch.Tensor) -> int:
-        """Return the digest of a contiguous tensor's bytes."""
         if tensor.numel() == 0:
             return 0
         flat, (first, second) = bits(tensor), self._keys
@@ -102,12 +101,10 @@ class Digest:
 
 
 def is_integral(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor holds integers or truth values."""
     return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors of one shape and dtype hold the same bytes, element by element."""
     if one.numel() == 0:
         return True
     one, other = one.contiguous(), other.contiguous()
@@ -212,12 +209,10 @@ class Expected:
 
     @property
     def has_integers(self) -> bool:
-        """True if any output is not of floats."""
         return any(isinstance(p, _Integers) for p in self.parts)
 
     @property
     def finite(self) -> bool:
-        """True if every expected element is finite."""
         return all(p.finite for p in self.parts)
 
     def compare(self, outputs: Sequence[torch.Tensor]) -> float:
@@ -308,7 +303,6 @@ class _Output:
             raise Mismatch(f"output {self.index} is {_kind(output)}, the task returns {self._kind}")
 
     def place(self, position: int) -> list[int]:
-        """Return the index of the element at a flat position."""
         index: list[int] = []
         for size in reversed(self._shape):
             position, rest = divmod(position, size)

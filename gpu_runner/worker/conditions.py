@@ -87,7 +87,6 @@ def _used_s(numbers: set[int]) -> float:
 
 
 def driver() -> str:
-    """Return the version of NVIDIA's driver, "" where NVML or its Python binding does not say."""
     with contextlib.suppress(Exception):  # as above: any failure means "not known"
         import pynvml
 
@@ -97,7 +96,6 @@ def driver() -> str:
 
 
 def throttling(bits: float) -> list[str]:
-    """Name the reasons in NVML's bit mask; none where nothing slows the clock down."""
     return [name for bit, name in _THROTTLE.items() if int(bits) & bit]
 
 

@@ -56,7 +56,6 @@ def pack(values: Sequence[Any]) -> Any:
 
 
 def launch(function: Any, grid: Sequence[int], block: Sequence[int], values: Sequence[Any], shared: int = 0) -> None:
-    """Enqueue one kernel on the current torch stream."""
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     call("cuLaunchKernel", function, *grid, *block, shared, stream, pack(values), None)
 
@@ -99,20 +98,16 @@ class CubinRunner:
             launch.enqueue(stream)
 
     def ready(self) -> list[GraphNode]:
-        """Return what zeroes the scratch."""
         return [fill(scratch, 0) for scratch in self.buffers.scratch.values() if scratch.numel()]
 
     def add_to(self, graph: Built, slot: int = 0) -> None:
-        """Append the launches on a slot to a graph."""
         functions, nodes = zip(*self._nodes[slot], strict=True)
         graph.add(nodes, self._edges, functions)
 
     def prepare(self) -> None:
-        """Zero the scratch outside the timed window."""
         self.buffers.clear()
 
     def unload(self) -> None:
-        """Free the kernels' code."""
         for module in self._modules.values():
             module.unload()
 
@@ -141,7 +136,6 @@ class WaitingCubinRunner(CubinRunner):
     wait = staticmethod(torch.cuda.synchronize)
 
     def run(self, slot: int) -> None:
-        """Launch and wait."""
         self.prepare()
         super().run(slot)
         self.wait()

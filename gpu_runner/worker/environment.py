@@ -32,7 +32,6 @@ def _may_pass(name: str) -> bool:
 
 
 def allowed(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that untrusted code and its compilers may see."""
     passed = {name: value for name, value in environment.items() if _may_pass(name)}
     if READABLE in passed:  # relative to this process's folder, which is not where confined code begins
         passed[READABLE] = os.pathsep.join(map(os.path.abspath, named_readable(passed)))

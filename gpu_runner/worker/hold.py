@@ -76,7 +76,6 @@ class Hold:
         return self._turn
 
     def release(self) -> None:
-        """Let every hold taken so far end."""
         self._flag.value = self._turn
 
     def hertz(self, turn: int) -> float:

@@ -131,7 +131,6 @@ class _Trial:
         return found
 
     def checked(self, generated: Generated) -> Candidate:
-        """Return the module of generated code, which was run once; raises `Unfit`."""
         made = inductor.generated(self._reference, self._kind, generated)
         self.check(made, generated=True)
         return made
@@ -284,7 +283,6 @@ def _expression(source: str, names: Sequence[str]) -> str:
 
 
 def _described(value: Any) -> str:
-    """Return an input as the module's own `_described` returns it, as text."""
     if not isinstance(value, torch.Tensor):
         return repr(value)
     return repr((tuple(value.shape), value.stride(), str(value.dtype), value.device.type, True))

@@ -56,7 +56,6 @@ LOOK_S = 600.0
 
 
 def probe(job: ProbeJob, answer: Channel) -> None:
-    """Say what this Python has: versions, and whether its torch sees a GPU."""
     del job
     found: dict[str, str] = {"python": platform.python_version()}
     for name in ("torch", "triton"):
@@ -72,21 +71,18 @@ def probe(job: ProbeJob, answer: Channel) -> None:
 
 
 def validate(job: ValidateJob, answer: Channel) -> None:
-    """Answer with one report per workload, or with the reference's error; the task's code runs confined."""
     from forewarp.gpu_runner.worker import nulls
 
     answer.send(run_confined(job, job.device, lambda: nulls.validate(job)))
 
 
 def make_seeds(job: SeedsJob, answer: Channel) -> None:
-    """Answer with modules that Inductor makes of the reference, or why it makes none; all of it runs confined."""
     from forewarp.gpu_runner.worker import inductor
 
     answer.send(run_confined(job, job.device, lambda: inductor.make_seeds(job)))
 
 
 def compile_job(job: CompileJob, answer: Channel) -> None:
-    """Compile into the job's folder, confined: a Triton source is Python and runs here."""
     watched(job.folder, answer, lambda: _compile(job), "candidate")
 
 
@@ -266,8 +262,6 @@ def _sound(host: Launcher) -> bool:
 
 
 def _asking(answer: Channel) -> Callable[[TimingLook | None], LookAnswer]:
-    """Return the question to the controller after a look: how to go on."""
-
     def ask(look: TimingLook | None) -> LookAnswer:
         answer.send({"look": serde.to_data(look)})
         return answer.receive(LOOK_S)["answer"]

@@ -56,7 +56,6 @@ class Judge:
         self.timings: dict[int, Samples] = {}
 
     def run(self) -> Judgement:
-        """Check and time all workloads. Raises `Unprotected`."""
         protections.hide_memory()
         torch.set_grad_enabled(False)
         try:

@@ -81,7 +81,6 @@ class KernelBotProblem(Problem):
     device: str = "cpu"
 
     def inputs(self, seed: int, device: str) -> list[Any]:
-        """Return the values of freshly generated data; raises ValueError if more than tensors' elements is random."""
         values, _ = self._generate(seed)
         first, _ = self._first(device)
         if shapes_of(first) != shapes_of(values):
@@ -126,16 +125,13 @@ class KernelBotProblem(Problem):
         return self.known["first"]
 
     def build(self, values: Sequence[Any]) -> Any:
-        """Return the data that these values belong to, as the reference and submissions expect it."""
         return self._first(self.device)[1](values)
 
     def model(self, device: str) -> torch.nn.Module:
-        """Return `ref_kernel` as a module that is called with a slot's values."""
         self._first(device)
         return _Reference(self)
 
     def bind(self, module: ModuleType, device: str, weights: Mapping[str, torch.Tensor]) -> Callable[..., Any]:
-        """Return `custom_kernel` of a submission as a function of a slot's values."""
         del weights
         if not hasattr(module, "custom_kernel"):
             raise TypeError("the submission defines no function custom_kernel(data)")
@@ -143,11 +139,9 @@ class KernelBotProblem(Problem):
         return lambda *values: leaves(kernel(build(values)))
 
     def init_numbers(self) -> list[Any]:
-        """Return nothing: a KernelBot task has no constructor."""
         return []
 
     def checker(self) -> Callable[[list[Any], list[torch.Tensor]], str] | None:
-        """Return `check_implementation` as a function of a slot's values and the candidate's outputs."""
         return self._check
 
     def _check(self, values: list[Any], outputs: list[torch.Tensor]) -> str:

@@ -35,7 +35,6 @@ class Unprotected(Exception):
 
 
 def missing(in_force: Collection[str]) -> tuple[str, ...]:
-    """Return what is not in force of the least."""
     return tuple(name for name in LEAST if name not in in_force)
 
 

@@ -25,13 +25,11 @@ NOBODY = 65534
 
 
 def prctl(option: int, *values: int) -> None:
-    """Call prctl; raises OSError."""
     if libc.prctl(option, *(ctypes.c_ulong(v) for v in (*values, 0, 0, 0, 0)[:4])) != 0:
         raise OSError(ctypes.get_errno(), "prctl")
 
 
 def unshare(flags: int) -> None:
-    """Move to new namespaces; raises OSError."""
     if libc.unshare(flags) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
 
@@ -222,7 +220,6 @@ def restrict_signals() -> None:
 
 
 def landlock_version() -> int:
-    """Return the version of this kernel's Landlock; raises OSError where there is none."""
     abi: int = libc.syscall(_CREATE, None, 0, 1)
     if abi < 1:
         raise OSError(ctypes.get_errno(), "landlock")

@@ -35,7 +35,6 @@ def flatten(data: Any, *, strided: bool = True) -> tuple[list[Any], NestBuilder]
 
 
 def leaves(result: Any) -> list[Any]:
-    """Return what a nest of tuples, lists and dicts holds, in order; anything else is one leaf."""
     if isinstance(result, dict):
         return [leaf for item in cast("dict[Any, Any]", result).values() for leaf in leaves(item)]
     if isinstance(result, tuple | list):
@@ -56,7 +55,6 @@ def is_flat(data: Sequence[Any]) -> bool:
 
 
 def check_inputs(data: Sequence[Any]) -> None:
-    """Raise TypeError that names the first input that cannot be handed to a kernel."""
     for index, item in enumerate(data):
         what = _refused(item, set())
         if what:

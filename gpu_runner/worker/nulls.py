@@ -45,7 +45,6 @@ Outputs = Callable[[Draw], list[torch.Tensor] | None]
 
 
 def validate(job: ValidateJob) -> dict[str, list[WorkloadReport]] | TaskFailure:
-    """Return one report per workload, under "workloads", or the reference's error."""
     torch.set_grad_enabled(False)
     try:
         pairs = zip(job.workloads, job.signatures, strict=True)
@@ -91,7 +90,6 @@ class Examination:
         self.first, self.second = self._draw(), self._draw()
 
     def report(self) -> WorkloadReport:
-        """Return the nulls, problems and notes."""
         self._look_at_outputs()
         self._look_at_calls()
         self._look_at_inputs()

@@ -84,7 +84,6 @@ class Seen(OperationMode):
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Note the name of an operation and run it."""
         name: str = func.overloadpacket.__name__
         self._times[name] += 1
         marked = torch.Tag.nondeterministic_seeded in func.tags and name not in _SILENT
@@ -153,7 +152,6 @@ class Seen(OperationMode):
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """What was seen, those of equal sizes as one."""
         return tuple(replace(o, times=n) for o, n in self._sized.items())
 
     @property
@@ -177,7 +175,6 @@ class FusedAttention(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Run a function of torch."""
         run: Callable[..., Any] = func
         named = kwargs or {}
         if func is not torch.nn.functional.scaled_dot_product_attention:
@@ -230,7 +227,6 @@ def _bytes(tensor: torch.Tensor) -> int:
 
 
 def _arguments(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an operation's arguments by name, defaults included."""
     declared = func._schema.arguments
     given = {a.name: a.default_value for a in declared if a.has_default_value()}
     return given | {a.name: value for a, value in zip(declared, args, strict=False)} | dict(kwargs)
@@ -280,7 +276,6 @@ class Tf32(OperationMode):
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Round an operation's operands and run it."""
         name: str = func.overloadpacket.__name__
         run: Callable[..., Any] = func
         positions = _OPERANDS.get(name)

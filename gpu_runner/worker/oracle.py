@@ -52,7 +52,6 @@ class WithWritten(torch.nn.Module):
         self.model, self.written = model, tuple(written)
 
     def forward(self, *values: Any) -> list[torch.Tensor]:
-        """Return the outputs, then the written inputs."""
         outputs, tensors = outputs_of(self.model(*values)), tensors_of(values)
         return [*outputs, *(tensors[i] for i in self.written)]
 
@@ -84,7 +83,6 @@ class AlikeCalls(torch.nn.Module):
         return super()._apply(fn, recurse)
 
     def forward(self, *values: Any) -> list[torch.Tensor]:
-        """Return the outputs, then the state that is compared, as it is after the call."""
         self.state.put_back()
         if self.seed is not None:
             torch.manual_seed(self.seed)
@@ -235,7 +233,6 @@ class _Pieces:
         self._values = [v if i in self._cut else wide[i] for i, v in enumerate(values)]
 
     def run(self, start: int, end: int) -> list[torch.Tensor]:
-        """Return the outputs for some rows."""
         values = [v[start:end] if i in self._cut else v for i, v in enumerate(self._values)]
         return outputs_of(self._model(*copies(values, torch.float64)))
 

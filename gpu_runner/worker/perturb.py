@@ -68,7 +68,6 @@ def _sparse(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _outlier(tensor: torch.Tensor) -> torch.Tensor:
-    """Make one element a thousand times as large as the largest."""
     changed, place = tensor.flatten().clone(), int(torch.randint(tensor.numel(), ()))
     changed[place] = 1000 * tensor.nan_to_num(0.0, 0.0, 0.0).abs().max()
     return changed.view(tensor.shape)
@@ -240,7 +239,6 @@ def has_zeros(tensor: torch.Tensor) -> bool:
 
 
 def is_symmetric(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor is made of matrices that equal their transposes."""
     if tensor.dim() < 2 or tensor.shape[-1] != tensor.shape[-2] or tensor.shape[-1] < 2 or tensor.element_size() < 2:
         return False
     return torch.equal(tensor[..., 0, :], tensor[..., :, 0]) and torch.equal(tensor, tensor.mT)

@@ -87,7 +87,6 @@ class Problem:
 
     @classmethod
     def load(cls, reference: str, workload: Workload, weight_seed: int, mode: Mode = "train") -> Problem:
-        """Load a KernelBench file with the workload's constants."""
         module = load_module(reference, "reference", workload.constants)
         return cls(module, workload.name, weight_seed, workload.constants, mode)
 
@@ -178,7 +177,6 @@ class Problem:
         return model if build is None else OnNest(model, build)
 
     def init_numbers(self) -> list[Any]:
-        """Return the values of `get_init_inputs()`."""
         return _init_inputs(self.module)
 
     def checker(self) -> Callable[[list[Any], list[torch.Tensor]], str] | None:
@@ -193,7 +191,6 @@ class OnNest:
         self.module, self._build = module, build
 
     def __call__(self, *values: Any) -> Any:
-        """Call the module."""
         return self.module(*self._build(values))
 
 
@@ -276,7 +273,6 @@ def copies(values: Sequence[Any], floats: torch.dtype | None = None) -> list[Any
 
 
 def with_tensors(values: Sequence[Any], change: Callable[[torch.Tensor], Any]) -> list[Any]:
-    """Return the values with each tensor changed."""
     return [change(v) if isinstance(v, torch.Tensor) else v for v in values]
 
 
@@ -286,10 +282,8 @@ def shapes_of(values: Sequence[Any]) -> list[Any]:
 
 
 def tensors_of(values: Sequence[Any]) -> list[torch.Tensor]:
-    """Return the tensors among the values, in order."""
     return [v for v in values if isinstance(v, torch.Tensor)]
 
 
 def dtype_name(tensor: torch.Tensor) -> str:
-    """Return torch's dtype name without the prefix."""
     return str(tensor.dtype).removeprefix("torch.")

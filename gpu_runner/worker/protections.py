@@ -31,7 +31,6 @@ _MOST_DESCRIPTORS, _MAP_NORESERVE = 1 << 16, 0x4000
 
 
 def die_with_parent() -> None:
-    """Be killed when the parent goes, however it goes."""
     linux.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -80,7 +79,6 @@ def task_limit() -> int:
 
 
 def tasks_in_all() -> int:
-    """Return the number of processes and threads on this machine."""
     return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
 
 
@@ -112,7 +110,6 @@ class Confinement:
     cpu_s: int = 600
 
     def steps(self) -> list[Step]:
-        """Return the protections in the order in which they must be taken."""
         steps: list[Step] = []
         if self.keep is not None:
             closing, closed = partial(close_descriptors, self.keep), partial(_none_but, self.keep)
@@ -227,7 +224,6 @@ def _holds(step: Step) -> bool:
 
 
 def close_descriptors(keep: Collection[int]) -> None:
-    """Close all descriptors but the standard three and `keep`."""
     kept = sorted({0, 1, 2, *keep})
     for before, after in zip(kept, [*kept[1:], max(kept[-1] + 1, _MOST_DESCRIPTORS)], strict=True):
         os.closerange(before + 1, after)
@@ -254,7 +250,6 @@ def _limit_memory(most: int) -> None:
 
 
 def _refused(act: Callable[[], object], *errors: type[Exception]) -> bool:
-    """Return whether an act fails in one of these ways."""
     try:
         act()
     except errors:

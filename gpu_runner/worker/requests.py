@@ -36,12 +36,10 @@ class WorkerJob:
 
 
 def to_document(job: WorkerJob) -> dict[str, Any]:
-    """Return a job as the server receives it."""
     return {"job": f"{type(job).__module__}:{type(job).__qualname__}"} | serde.to_data(job)
 
 
 def from_document(document: Mapping[str, Any]) -> WorkerJob:
-    """Return the job that `to_document` was given."""
     module, _, name = document["job"].partition(":")
     return serde.from_data(getattr(importlib.import_module(module), name), document)
 
@@ -85,12 +83,10 @@ class TaskJob(WorkerJob):
 
     @property
     def device(self) -> DeviceKind:
-        """The kind of device that the task's code may use."""
         return self.target.kind
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
-        """The task's workloads for the target."""
         return self.task.workloads[self.target.kind]
 
 

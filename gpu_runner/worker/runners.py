@@ -245,7 +245,6 @@ class Buffers:
             buffer.zero_()
 
     def c_argument(self, argument: Argument, slot: int) -> Any:
-        """Return the argument as a ctypes value."""
         if argument.kind == "ptr":
             return ctypes.c_void_p(self.by_slot[slot][argument.name].data_ptr())
         if argument.kind == "map":
@@ -285,5 +284,4 @@ class NativeRunner:
 
 
 def find_plan(manifest: Mapping[str, Any], workload: str) -> ResolvedPlan:
-    """Return the resolved plan of a workload from a build's manifest."""
     return serde.from_data(ResolvedPlan, manifest["workloads"][workload]["plan"])

@@ -134,7 +134,6 @@ def entry(run: str) -> Callable[[WorkerJob, Channel], None]:
 
 
 def _child(job: WorkerJob, answer: socket.socket) -> None:
-    """Run one job in the forked child; never returns."""
     os.setsid()
     protections.die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -169,7 +168,6 @@ class ForkServer:
         self.folders: dict[int, Path] = {}
 
     def serve(self) -> None:
-        """Run until the controller goes away."""
         descriptors: list[int] = []
         try:
             while True:
@@ -224,7 +222,6 @@ class ForkServer:
 
 
 def main() -> None:
-    """Warm up, say so, and serve."""
     control = socket.socket(fileno=os.dup(0))
     preload()
     linux.adopt_orphans()

@@ -44,7 +44,6 @@ _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def fresh_seed() -> int:
-    """Return a seed that no candidate can know."""
     return int.from_bytes(os.urandom(6), "little")
 
 
@@ -148,7 +147,6 @@ class Stage:
 
     @property
     def slot_count(self) -> int:
-        """Number of input sets."""
         return len(self.slots)
 
     def redraw(self, slot: int, arm: str = "candidate") -> None:
@@ -316,7 +314,6 @@ class Stage:
             self._expected(slot)
 
     def _expect(self, drawn: Drawn, scales: Sequence[float] | None = None) -> Expected:
-        """Work out what a draw calls for, and keep it there."""
         drawn.expected = self._called_for(drawn, scales, list(self.states))
         drawn.after = self._state.now() if self.states else {}
         return drawn.expected
@@ -476,7 +473,6 @@ class Stage:
         return [self._digest.of(t) for t in self.results(slot)]
 
     def check_guards(self) -> None:
-        """Raise `Mismatch` naming the buffer if bytes beside it were overwritten."""
         if self._guards is not None:
             self._guards.check()
 
@@ -490,12 +486,10 @@ class Stage:
             raise Mismatch("the candidate changed the weights of the reference")
 
     def _weights(self, model: torch.nn.Module) -> list[int]:
-        """Return digests of a model's weights, but for the state that its calls change."""
         held = model.state_dict().items()
         return [self._digest.of(t.contiguous()) for name, t in held if name not in self.problem.state]
 
     def close(self) -> None:
-        """Let go of what belongs to this workload only."""
         if self._close is not None:
             self._close()
 

@@ -51,7 +51,6 @@ def _candidate(folder: Path, contained: bool) -> list[str]:
 
 
 def _watched(confine: Callable[[bool, int], list[str]]) -> list[str]:
-    """Confine a process that is watched, given whether it is contained and the descriptor that it has to keep."""
     reading, writing = os.pipe()
 
     def tell(contained: bool) -> None:

@@ -98,7 +98,6 @@ class Bench(ABC):
         """Ask nothing more about the times of the workload on stage: it comes again, or they decide nothing."""
 
     def flags(self) -> list[str]:
-        """Return what speaks against the candidate's times."""
         return []
 
 
@@ -147,7 +146,6 @@ class Schedule:
         self.hertz: dict[str, list[float]] = {}
 
     def run(self) -> Samples:
-        """Return the samples of all series."""
         pair_s, longest_s = self._pilot()
         mode = self.bench.choose_mode(self.stage, longest_s)
         scale = GRAPH_BLOCKS if mode == "graph" and longest_s < SHORT_S else 1
@@ -270,7 +268,6 @@ class Schedule:
         return TimingLook(self._samples(mode, planned, ("",)), self.index, self.of, sighting, late)
 
     def _samples(self, mode: TimingMode, planned: int, prefixes: Sequence[str]) -> Samples:
-        """Return what was timed so far of the series with these prefixes."""
         arms = [f"{prefix}{arm}" for prefix in prefixes for arm in ("candidate", "anchor")]
         series: dict[str, Any] = {f"{arm}_s": tuple(self.seconds.get(arm, ())) for arm in arms}
         series |= {f"{arm}_hz": tuple(self.hertz.get(arm, ())) for arm in ("candidate", "anchor")}

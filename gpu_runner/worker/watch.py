@@ -45,7 +45,6 @@ class Process:
 
 
 def processes() -> dict[int, Process]:
-    """Return all processes that this one can see."""
     found: dict[int, Process] = {}
     page, tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
     for name in os.listdir("/proc"):
@@ -63,7 +62,6 @@ def processes() -> dict[int, Process]:
 
 
 def family(roots: Collection[int], everybody: dict[int, Process] | None = None) -> list[Process]:
-    """Return the processes `roots` and all their descendants."""
     everybody = processes() if everybody is None else everybody
     children: dict[int, list[int]] = {}
     for process in everybody.values():
@@ -79,7 +77,6 @@ def family(roots: Collection[int], everybody: dict[int, Process] | None = None) 
 
 
 def strays(keep: Collection[int]) -> list[int]:
-    """Return this process's children that are not in `keep`: orphans that it has adopted."""
     me = os.getpid()
     return [p.pid for p in processes().values() if p.parent == me and p.pid not in keep]
 
@@ -135,7 +132,6 @@ class Watch:
         return family({self.pid, *adopted}, everybody)
 
     def violation(self) -> tuple[str, str] | None:
-        """Return status and log if the process has gone too far, else None."""
         if _in_memory(self.pid)[0] - self._first > self.memory:
             return self._too_much_memory()
         now, total = time.monotonic(), tasks_in_all()
@@ -173,7 +169,6 @@ class Suspect:
 
 
 def it_alone(pid: int) -> list[Suspect]:
-    """Return one suspect: the process that is watched."""
     return [Suspect("", "out_of_memory", [pid])]
 
 

@@ -71,7 +71,6 @@ class LeanBuild:
         headers.write(self.include)
 
     def build(self) -> Way:
-        """Build the library and return the way. Raises `CompileError`."""
         plain = [u for u in self.recipe.units if u.rule != COMPILE_CUDA]
         cuda = [u for u in self.recipe.units if u.rule == COMPILE_CUDA]
         way: Way = "lean"
@@ -132,7 +131,6 @@ class LeanBuild:
         return [f"-I{self.include}", "-DAT_PER_OPERATOR_HEADERS", *parts, "-include", str(operators)]
 
     def plain(self, unit: Unit) -> CompilerCall:
-        """Return the job that compiles a C++ unit."""
         flags = self.recipe.cflags
         if headers.parts(unit.source.read_text(errors="replace")) == (headers.PYTHON,):
             # Bindings without code of the candidate: nothing that runs in them is worth optimising.
@@ -141,7 +139,6 @@ class LeanBuild:
         return _job((*self.recipe.cxx, *options), unit.source, self.work / unit.object)
 
     def whole(self, unit: Unit) -> CompilerCall:
-        """Return the job that compiles a CUDA unit in one piece."""
         flags = (*self._headers(unit.source), *_PLAIN, *self.recipe.cuda_cflags)
         return _job((*self.recipe.nvcc, *flags), unit.source, self.work / unit.object)
 

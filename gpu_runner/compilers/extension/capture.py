@@ -61,7 +61,6 @@ class Collector:
         self.builds: dict[str, tuple[str, Future[ExtensionBuild]]] = {}
 
     def run(self, directory: str, verbose: bool, error_prefix: str) -> None:
-        """Start a build, as `torch_build.RunBuild`."""
         del verbose
         source = Path(directory)
         key = torch_build.fingerprint(source)
@@ -84,11 +83,9 @@ class Collector:
                 raise RuntimeError(f"{error_prefix}: {built.log}")
 
     def load(self, name: str, directory: str, is_python_module: bool) -> Any:
-        """Return a stand-in, as `torch_build.ImportLibrary`."""
         return StandIn(name) if is_python_module else str(Path(directory) / f"{name}.so")
 
     def finish(self) -> dict[str, tuple[str, ExtensionBuild]]:
-        """Wait for all builds and return (name, result) by fingerprint."""
         done = {key: (name, future.result()) for key, (name, future) in self.builds.items()}
         self._pool.shutdown()
         return done

@@ -30,7 +30,6 @@ _LOCAL_INCLUDE = re.compile(r'^\s*#\s*include\s*"', re.MULTILINE)
 
 
 def torch_include() -> Path:
-    """Return the folder of torch's headers."""
     import torch
 
     return Path(torch.__file__).parent / "include"

@@ -13,7 +13,6 @@ ARCH_VARIABLE = "TORCH_CUDA_ARCH_LIST"
 
 
 def wanted(source: str) -> bool:
-    """Return whether a Python candidate mentions the module that builds extensions."""
     return "cpp_extension" in source
 
 

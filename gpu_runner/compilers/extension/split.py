@@ -92,7 +92,6 @@ def closing(found: Sequence[Token], place: int) -> int:
 
 
 def closing_angle(found: Sequence[Token], place: int) -> int:
-    """Return where the template bracket at `place` closes."""
     depth, i = 0, place
     while i < len(found):
         text = found[i].text if found[i].kind == "sign" else ""
@@ -124,7 +123,6 @@ _CLASS = {"struct", "class", "union", "enum"}
 
 
 def items(found: Sequence[Token], first: int, end: int) -> Iterator[SourceItem]:
-    """Yield the items between two places of the token list."""
     i = first
     while i < end:
         token = found[i]
@@ -213,7 +211,6 @@ extern "C" unsigned __cudaPushCallConfiguration(dim3, dim3, size_t = 0, struct C
 
 
 def split(source: str) -> Halves:
-    """Split one CUDA source. Raises `NotUnderstood`."""
     if re.search(r"__CUDACC__|__NVCC__|__managed__|\bthrust\b", source):
         raise NotUnderstood("the source asks which compiler reads it, or needs nvcc for its host code")
     found = tokens(source)

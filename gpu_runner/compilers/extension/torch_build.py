@@ -47,7 +47,6 @@ class Recipe:
 
     @property
     def library(self) -> str:
-        """The file name of the library."""
         return f"{self.name}.so"
 
 
@@ -127,7 +126,6 @@ def install(run: RunBuild, load: ImportLibrary) -> None:
 
 @contextlib.contextmanager
 def installed(run: RunBuild, load: ImportLibrary) -> Generator[None]:
-    """Replace torch's own functions by `run` and `load` within this context."""
     from torch.utils import cpp_extension
 
     own = originals()

@@ -33,7 +33,6 @@ class Agent:
     def __init__(
         self, wire: Wire, opener: Callable[[dict[str, Any]], Executor] = lambda body: open_local(body["device"])
     ) -> None:
-        """Serve on `wire`; `opener` makes the executor from the body of `open`."""
         self._wire, self._opener = wire, opener
         self._cores = len(os.sched_getaffinity(0))
         self._executor: Executor | None = None
@@ -52,7 +51,6 @@ class Agent:
         }
 
     def serve(self) -> None:
-        """Answer until the stream ends."""
         while True:
             try:
                 frame = self._wire.receive()
@@ -61,7 +59,6 @@ class Agent:
             self._threads.get(frame.head.get("verb", ""), self._threads["describe"]).submit(self._respond, frame)
 
     def close(self) -> None:
-        """End the executor's processes."""
         if self._executor is not None:
             self._executor.close()
 

@@ -24,7 +24,6 @@ def pack(folder: Path) -> bytes:
 
 
 def digest(data: bytes) -> str:
-    """Return the name under which packed bytes are kept."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -35,7 +34,6 @@ class Artefacts:
         self._cache = ArtifactCache(cache / "artefacts", "compiled candidates")
 
     def path(self, name: str) -> Path | None:
-        """Return the folder of an artefact; None where it is not here."""
         folder = self._cache.folder / name
         return folder if folder.is_dir() else None
 

@@ -20,7 +20,6 @@ NEED = b"forewarp-agent need\n"
 
 
 def command(python: str, package: bytes) -> list[str]:
-    """Return the command line that starts an agent under `python`."""
     text = template(__file__, "start.txt").substitute(start=repr(child.START))
     # In one line of plain characters, which every login shell passes on as it is.
     return [python, "-c", f"exec(bytes.fromhex('{text.encode().hex()}'))", hashlib.sha256(package).hexdigest()]

@@ -89,7 +89,6 @@ class Link:
 
     @property
     def alive(self) -> bool:
-        """True while requests may still be answered."""
         return not self._lost
 
     def close(self, patience_s: float = 0.0) -> None:

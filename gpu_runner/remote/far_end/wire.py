@@ -37,7 +37,6 @@ class Wire:
         self._lock = threading.Lock()
 
     def send(self, head: Mapping[str, Any], blobs: Sequence[bytes] = ()) -> None:
-        """Send one frame; raises `WireClosed` if nobody listens any more."""
         line = json.dumps({**head, "blobs": [len(b) for b in blobs]}).encode() + b"\n"
         with self._lock:
             try:
@@ -47,7 +46,6 @@ class Wire:
                 raise WireClosed from None
 
     def receive(self) -> Frame:
-        """Wait for the next frame; raises `WireClosed`."""
         try:
             line = self._read.readline(MAX_LINE)
             head: dict[str, Any] = json.loads(line)
