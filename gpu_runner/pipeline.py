@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -110,7 +111,9 @@ def measure_jobs(
                 build = compiled.result()
                 if build.status == "ok":
                     started(job)
-                measuring[measurers.submit(_measured, executor, job, build)] = job, build
+                # For a failed build the executor answers at once. A lost process should not end a long series.
+                measure = partial(executor.measure, job.task, job.candidate, build, job.against)
+                measuring[measurers.submit(twice, measure)] = job, build
             if not measuring and (stopped() or not compiling):
                 if drained:
                     return
@@ -142,11 +145,6 @@ def _compiled(executor: Executor, job: Job, reference: Future[Any] | None) -> Bu
         return executor.compile(job.task, job.candidate)
     except CandidateError as e:
         return Build("compile_error", 0.0, str(e))
-
-
-def _measured(executor: Executor, job: Job, build: Build) -> Measurement:
-    """Measure; for a failed build the executor answers at once. A lost process should not end a long series."""
-    return twice(lambda: executor.measure(job.task, job.candidate, build, job.against))
 
 
 def twice(measure: Callable[[], Measurement]) -> Measurement:

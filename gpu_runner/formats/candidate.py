@@ -144,20 +144,15 @@ def _strip_c(source: str) -> str:
 
 def _strip_python(source: str) -> str:
     kept: list[str] = []
+    begins, blocks = (tokenize.INDENT, tokenize.NEWLINE, tokenize.DEDENT), {tokenize.INDENT: "{", tokenize.DEDENT: "}"}
     previous = tokenize.INDENT
     try:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
-            docstring = token.type == tokenize.STRING and previous in (
-                tokenize.INDENT,
-                tokenize.NEWLINE,
-                tokenize.DEDENT,
-            )
-            if token.type not in (tokenize.COMMENT, tokenize.NL) and not docstring:
-                kept.append(
-                    "{" if token.type == tokenize.INDENT else "}" if token.type == tokenize.DEDENT else token.string
-                )
-            if token.type not in (tokenize.COMMENT, tokenize.NL):
-                previous = token.type
+            if token.type in (tokenize.COMMENT, tokenize.NL):
+                continue
+            if token.type != tokenize.STRING or previous not in begins:  # else it is a docstring
+                kept.append(blocks.get(token.type, token.string))
+            previous = token.type
     except (tokenize.TokenError, IndentationError):
         return source
     return " ".join(kept)

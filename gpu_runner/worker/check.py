@@ -159,6 +159,9 @@ class Expected:
         if rounded is not None:
             both = zip(reference, rounded, strict=True)
             self.parts = self._parts(exact, reference, [r if o.dtype == torch.float32 else None for o, r in both])
+        self.scales = [p.rms for p in self.parts]  # root mean squares, 0 for integers
+        self.has_integers = any(isinstance(p, _Integers) for p in self.parts)
+        self.finite = all(p.finite for p in self.parts)
 
     def _parts(
         self,
@@ -201,19 +204,6 @@ class Expected:
             if any(part.errs_like(output, _flat(simulated[part.index])) for part, output in outputs):
                 return True
         return False
-
-    @property
-    def scales(self) -> list[float]:
-        """Root mean square of each output; 0 for integers."""
-        return [p.rms for p in self.parts]
-
-    @property
-    def has_integers(self) -> bool:
-        return any(isinstance(p, _Integers) for p in self.parts)
-
-    @property
-    def finite(self) -> bool:
-        return all(p.finite for p in self.parts)
 
     def compare(self, outputs: Sequence[torch.Tensor]) -> float:
         """Return the largest error as a fraction of what is allowed; raises `Mismatch` above one."""

@@ -24,14 +24,19 @@ NEW_MOUNTS, NEW_IPC, _NEW_USER, _NEW_PROCESSES, _NEW_NETWORK = 0x20000, 0x800000
 NOBODY = 65534
 
 
+def succeeded(status: int, name: str) -> int:
+    """Return what a call of the C library returned; raises OSError where that is an error."""
+    if status < 0:
+        raise OSError(ctypes.get_errno(), name)
+    return status
+
+
 def prctl(option: int, *values: int) -> None:
-    if libc.prctl(option, *(ctypes.c_ulong(v) for v in (*values, 0, 0, 0, 0)[:4])) != 0:
-        raise OSError(ctypes.get_errno(), "prctl")
+    succeeded(libc.prctl(option, *(ctypes.c_ulong(v) for v in (*values, 0, 0, 0, 0)[:4])), "prctl")
 
 
 def unshare(flags: int) -> None:
-    if libc.unshare(flags) != 0:
-        raise OSError(ctypes.get_errno(), "unshare")
+    succeeded(libc.unshare(flags), "unshare")
 
 
 def adopt_orphans() -> None:
@@ -86,8 +91,7 @@ def children_in_own_pid_namespace(*, wanted: bool) -> Generator[bool]:
 
 def _return(namespace: int) -> None:
     """Have children start in a process namespace that this process has been in."""
-    if libc.setns(namespace, _NEW_PROCESSES) != 0:
-        raise OSError(ctypes.get_errno(), "setns")
+    succeeded(libc.setns(namespace, _NEW_PROCESSES), "setns")
 
 
 def no_network() -> None:
@@ -141,8 +145,7 @@ def _reachable_by_all(path: Path) -> bool:
 def _set_capabilities(mask: int) -> None:
     header = struct.pack("<Ii", _CAP_VERSION, 0)
     low, high = mask & 0xFFFFFFFF, mask >> 32
-    if libc.capset(header, struct.pack("<6I", low, low, low, high, high, high)) != 0:
-        raise OSError(ctypes.get_errno(), "capset")
+    succeeded(libc.capset(header, struct.pack("<6I", low, low, low, high, high, high)), "capset")
 
 
 def drop_capabilities(*, reading: bool) -> None:
@@ -194,16 +197,13 @@ def restrict_files(writable: Sequence[str], readable: Sequence[str] | None = Non
     abi = landlock_version()
     writes = _WRITES_BY_ABI[min(abi, 5)]
     reads = _READS if readable is not None else 0
-    ruleset = _make_ruleset(abi, writes | reads, _TCP, _SCOPE_SOCKETS if signals else _SCOPE_SOCKETS | _SCOPE_SIGNALS)
-    try:
+    scopes = _SCOPE_SOCKETS if signals else _SCOPE_SOCKETS | _SCOPE_SIGNALS
+    with _entering_ruleset(abi, writes | reads, _TCP, scopes) as ruleset:
         for path in writable:
             _allow_path(ruleset, path, writes | reads)
         for path in readable or ():
             with contextlib.suppress(OSError):  # it is gone, or was never this user's to read
                 _allow_path(ruleset, path, reads)
-        _enter_ruleset(ruleset)
-    finally:
-        os.close(ruleset)
 
 
 def restrict_signals() -> None:
@@ -211,27 +211,24 @@ def restrict_signals() -> None:
     abi = landlock_version()
     if abi < SIGNALS_SINCE:
         raise OSError("this kernel's Landlock does not know signals")
-    ruleset = _make_ruleset(abi, _MOVES, 0, _SCOPE_SIGNALS)
-    try:
+    with _entering_ruleset(abi, _MOVES, 0, _SCOPE_SIGNALS) as ruleset:
         _allow_path(ruleset, "/", _MOVES)
-        _enter_ruleset(ruleset)
-    finally:
-        os.close(ruleset)
 
 
 def landlock_version() -> int:
-    abi: int = libc.syscall(_CREATE, None, 0, 1)
-    if abi < 1:
-        raise OSError(ctypes.get_errno(), "landlock")
-    return abi
+    return succeeded(libc.syscall(_CREATE, None, 0, 1), "landlock")
 
 
-def _make_ruleset(abi: int, files: int, network: int, scopes: int) -> int:
+@contextlib.contextmanager
+def _entering_ruleset(abi: int, files: int, network: int, scopes: int) -> Generator[int]:
+    """Make a ruleset, to which rules can be added, and restrict this process by it at the end."""
     attributes = struct.pack("<QQQ", files, network, scopes)[: 8 if abi < 4 else 16 if abi < 6 else 24]
-    ruleset: int = libc.syscall(_CREATE, attributes, len(attributes), 0)
-    if ruleset < 0:
-        raise OSError(ctypes.get_errno(), "landlock ruleset")
-    return ruleset
+    ruleset = succeeded(libc.syscall(_CREATE, attributes, len(attributes), 0), "landlock ruleset")
+    try:
+        yield ruleset
+        succeeded(libc.syscall(_RESTRICT, ruleset, 0), "landlock restrict")
+    finally:
+        os.close(ruleset)
 
 
 def _allow_path(ruleset: int, path: str, rights: int) -> None:
@@ -239,15 +236,10 @@ def _allow_path(ruleset: int, path: str, rights: int) -> None:
     try:
         allowed = rights if stat.S_ISDIR(os.fstat(handle).st_mode) else rights & _OF_FILES
         rule = struct.pack("<Qi", allowed, handle)
-        if allowed and libc.syscall(_ADD_RULE, ruleset, 1, rule, 0) < 0:
-            raise OSError(ctypes.get_errno(), "landlock rule")
+        if allowed:
+            succeeded(libc.syscall(_ADD_RULE, ruleset, 1, rule, 0), "landlock rule")
     finally:
         os.close(handle)
-
-
-def _enter_ruleset(ruleset: int) -> None:
-    if libc.syscall(_RESTRICT, ruleset, 0) < 0:
-        raise OSError(ctypes.get_errno(), "landlock restrict")
 
 
 # A filter on system calls: what no kernel needs, and what would undo other protections.
@@ -415,5 +407,4 @@ def filter_calls(*, count_memory: bool, stoppable: bool = False) -> None:
     steps = filter_program(platform.machine(), count_memory=count_memory, stoppable=stoppable)
     described = _Filter(len(steps) // 8, steps)
     number = _SECCOMP[platform.machine()]
-    if libc.syscall(number, _SET_FILTER, _ALLOW_SPECULATION, ctypes.byref(described)) != 0:
-        raise OSError(ctypes.get_errno(), "seccomp")
+    succeeded(libc.syscall(number, _SET_FILTER, _ALLOW_SPECULATION, ctypes.byref(described)), "seccomp")

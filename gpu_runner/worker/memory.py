@@ -154,7 +154,7 @@ class HostMemory:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._meminfo = root / "proc/meminfo"
-        whole = self._line("MemTotal:") or 0
+        whole = number_in(self._meminfo, "MemTotal:") << 10
         self._groups: list[tuple[Path, Path, Path]] = []
         for folder in _control_groups(root):
             for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
@@ -164,19 +164,15 @@ class HostMemory:
 
     def available(self) -> int | None:
         """Return the bytes; None where they are not known."""
-        found = [] if (free := self._line("MemAvailable:")) is None else [free]
+        free = number_in(self._meminfo, "MemAvailable:", missing=-1)
+        found = [free << 10] if free >= 0 else []
         for folder, limit, used in self._groups:
             with contextlib.suppress(OSError, ValueError):
                 left = int(limit.read_text()) - int(used.read_text())
-                found.append(max(0, left + _reclaimable(folder)))
+                # Files in memory are given back when they are needed.
+                given_back = number_in(folder / "memory.stat", "inactive_file ", "total_inactive_file")
+                found.append(max(0, left + given_back))
         return min(found) if found else None
-
-    def _line(self, name: str) -> int | None:
-        """Return the bytes that a line of /proc/meminfo says."""
-        with contextlib.suppress(OSError, ValueError, StopIteration):
-            lines = self._meminfo.read_text().splitlines()
-            return int(next(line.split()[1] for line in lines if line.startswith(name))) << 10
-        return None
 
 
 def host_available(root: Path = Path("/")) -> int | None:
@@ -199,23 +195,20 @@ def _control_groups(root: Path) -> list[Path]:
     return folders
 
 
-def _reclaimable(folder: Path) -> int:
-    """Return the bytes of files in memory that the kernel gives back when they are needed."""
+def number_in(path: Path, *names: str, missing: int = 0) -> int:
+    """Return the number in the first line of a kernel's file that begins with one of these names."""
     with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = (folder / "memory.stat").read_text().splitlines()
-        return int(
-            next(line.split()[1] for line in lines if line.startswith(("inactive_file ", "total_inactive_file")))
-        )
-    return 0
+        return int(next(line.split()[1] for line in path.read_text().splitlines() if line.startswith(names)))
+    return missing
 
 
 def bound_host() -> None:
     """Have this process fail to allocate, instead of being ended, once it takes more than what can be had now."""
     available = host_available()
-    with contextlib.suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/self/status").read_text().splitlines()
-        used = int(next(line.split()[1] for line in lines if line.startswith("VmData:"))) << 10
-        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        limit = used + (available or 0)
-        if available is not None and (hard == resource.RLIM_INFINITY or limit < hard):
+    used = number_in(Path("/proc/self/status"), "VmData:", missing=-1) << 10
+    if available is None or used < 0:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        hard, limit = resource.getrlimit(resource.RLIMIT_DATA)[1], used + available
+        if hard == resource.RLIM_INFINITY or limit < hard:
             resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))

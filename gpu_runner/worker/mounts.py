@@ -9,7 +9,7 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from forewarp.gpu_runner.worker.linux import NEW_IPC, NEW_MOUNTS, libc, unshare
+from forewarp.gpu_runner.worker.linux import NEW_IPC, NEW_MOUNTS, libc, succeeded, unshare
 
 _NOSUID, _NODEV, _NOEXEC, _BIND, _REC, _PRIVATE = 2, 4, 8, 4096, 0x4000, 1 << 18
 _DETACH = 2
@@ -105,8 +105,7 @@ def _own_root(shown: Iterable[str], links: Mapping[str, str], place: str) -> Non
         with contextlib.suppress(FileExistsError, NotADirectoryError):
             os.makedirs(os.path.dirname(link), exist_ok=True)
             os.symlink(text, link)
-    if libc.umount2(OLD_ROOT.encode(), _DETACH) != 0:
-        raise OSError(ctypes.get_errno(), "umount")
+    succeeded(libc.umount2(OLD_ROOT.encode(), _DETACH), "umount")
     os.rmdir(OLD_ROOT)
 
 
@@ -118,5 +117,5 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
     def text(value: str | None) -> bytes | None:
         return value.encode() if value is not None else None
 
-    if libc.mount(text(source), text(target), text(kind), ctypes.c_ulong(flags), text(data or None)) != 0:
-        raise OSError(ctypes.get_errno(), f"mount {target}")
+    status = libc.mount(text(source), text(target), text(kind), ctypes.c_ulong(flags), text(data or None))
+    succeeded(status, f"mount {target}")

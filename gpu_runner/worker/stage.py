@@ -120,7 +120,9 @@ class Stage:
         self.candidate, self.anchor = candidate, anchor
         self.slots, self.outputs, self.states = candidate.slots, candidate.outputs, candidate.states
         self.written, self.perturb, self.aliases = tuple(written), perturb, aliases or {}
-        self.allow_tf32 = False
+        self.allow_tf32, self.slot_count = False, len(candidate.slots)
+        # Whether a module has to be made ready for each call: its state put back, or torch seeded.
+        self.prepares_calls = bool(problem.state) or problem.random
         self.device = next(t.device.type for t in (*self.outputs, *tensors_of(self.slots[0])))
         self._in_place, self._call_seed, self._close, self._guards = state_in_place, call_seed, close, guards
         self._state = State(model, problem.state)
@@ -144,10 +146,6 @@ class Stage:
         self._drawn = [Drawn(None) for _ in self.slots]
         for slot in range(self.slot_count):
             self._install(slot, self._draw())
-
-    @property
-    def slot_count(self) -> int:
-        return len(self.slots)
 
     def redraw(self, slot: int, arm: str = "candidate") -> None:
         """Replace a slot's inputs by new ones; the buffers of the arm that is to run come last, whichever it is."""
@@ -264,11 +262,6 @@ class Stage:
 
     def _seed_for(self, drawn: Drawn) -> int:
         return drawn.call_seed if self._call_seed is None else self._call_seed
-
-    @property
-    def prepares_calls(self) -> bool:
-        """True if a module has to be made ready for each call: its state put back, or torch seeded."""
-        return bool(self.problem.state) or self.problem.random
 
     def state_checks(self) -> list[str]:
         """Return which of the state that the reference changes was compared, and which the candidate does not have."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from forewarp.gpu_runner.worker import linux, mounts, protections
 from forewarp.gpu_runner.worker.channel import MACHINE
-from forewarp.gpu_runner.worker.memory import HostMemory
+from forewarp.gpu_runner.worker.memory import HostMemory, number_in
 from forewarp.gpu_runner.worker.protections import task_limit, tasks_in_all
 from forewarp.gpu_runner.worker.tracebacks import ended
 
@@ -149,9 +149,9 @@ class Watch:
     def _taken(self, process: Process) -> int:
         """Return the bytes that a process has beyond what it shares; one that runs another program shares little."""
         if process.pid != self.pid:
-            with contextlib.suppress(OSError, StopIteration):
-                lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
-                return int(next(line.split()[1] for line in lines if line.startswith("Pss:"))) << 10
+            own = number_in(Path(f"/proc/{process.pid}/smaps_rollup"), "Pss:", missing=-1)
+            if own >= 0:
+                return own << 10
         # A forked child, which may not be looked into, shares what its parent had.
         return max(0, process.resident - self._first)
 
