@@ -472,8 +472,8 @@ class SlashCommands:
         from forewarp.report.artifacts import write_page
 
         settings, run = self._settings, given.first or None
-        written = await asyncio.to_thread(write_page, settings.place, run, folder=settings.folder)
-        return f"{written.result.summary}\n\nIts page is `{written.path}`."
+        path, found = await asyncio.to_thread(write_page, settings.place, run, folder=settings.folder)
+        return f"{found.summary}\n\nIts page is `{path}`."
 
     def _best(self, task: str) -> ListedCandidate:
         row = self._conversation.candidates.best(task)

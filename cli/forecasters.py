@@ -12,7 +12,7 @@ from rich.console import Console
 from forewarp.cli import exits
 from forewarp.cli.flags import commas, takes
 from forewarp.cli.options import PLAIN, Output, positive
-from forewarp.core.errors import UsageError
+from forewarp.core.files import writing
 from forewarp.tools.requests import EvaluateRequest, TrainRequest
 
 if TYPE_CHECKING:
@@ -65,10 +65,8 @@ def evaluate(
 
 
 def _folder(out: Path) -> Path:
-    try:
+    with writing(out, "pass --out DIR"):
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise UsageError(f"{out} cannot be written: {e.strerror}", hint="pass --out DIR") from None
     return out.absolute()
 
 

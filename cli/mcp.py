@@ -15,6 +15,7 @@ from forewarp.cli import exits, printing
 from forewarp.cli.flags import takes
 from forewarp.cli.options import HERE, PlaceOptions, Switch
 from forewarp.core.errors import UsageError
+from forewarp.core.files import writing
 from forewarp.mcp_server.options import ServerOptions
 
 if TYPE_CHECKING:
@@ -147,10 +148,8 @@ def _bundle(to: Path, given: dict[str, str], options: ServerOptions, *, only_pri
         printing.json_out(json.dumps(manifest, indent=2, ensure_ascii=False))
         return exits.OK
     data = bundle.packed(manifest)
-    try:
+    with writing(to, "pass another path"):
         to.write_bytes(data)
-    except OSError as e:
-        raise UsageError(f"{to} cannot be written: {e.strerror}", hint="pass another path") from None
     printing.out(f"{to}: {len(data) / 1e6:.1f} MB, forewarp {manifest['version']} with {len(manifest['tools'])} tools")
     printing.out("Open it with Claude Desktop; the libraries that it needs are fetched there.")
     return exits.OK

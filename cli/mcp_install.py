@@ -14,7 +14,7 @@ from typing import Any
 
 from forewarp.cli import exits, jsonc, printing
 from forewarp.core.errors import UsageError
-from forewarp.core.files import write_whole
+from forewarp.core.files import write_whole, writing
 from forewarp.prompts.render import render
 
 NAME = "forewarp"
@@ -324,8 +324,6 @@ def _edited(before: str, key: str, merged: Mapping[str, Any]) -> str | None:
 def _write(path: Path, text: str) -> None:
     """Replace the file atomically and keep its permissions; of a symbolic link, the target is replaced."""
     path = path.resolve()
-    try:
+    with writing(path, "pass --print"):
         # A new file is private, because such files may hold API keys.
         write_whole(path, text, path.stat().st_mode & 0o777 if path.exists() else 0o600)
-    except OSError as e:
-        raise UsageError(f"{path} cannot be written: {e.strerror}", hint="pass --print") from None

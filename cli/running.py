@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from rich.console import Console
 from forewarp.cli import exits, printing
 from forewarp.cli.options import Output
 from forewarp.core.errors import UsageError
+from forewarp.core.files import writing
 from forewarp.report import artifacts, display
 from forewarp.report.documents import OptimizeModelDocument, SearchDocument
 from forewarp.report.progress import shown_live
@@ -122,7 +123,7 @@ def streamed(archive: Archive, runs: Sequence[str], target: str | None) -> Gener
         after = {run: max((row.seq for row in archive.events(run)), default=0) for run in runs}
     else:
         path = Path(target).expanduser()
-        with _explained(target):
+        with _writing(target):
             after = {run: _last_number(path, run) if path.exists() else 0 for run in runs}
             file = path.open("a", encoding="utf-8")
 
@@ -133,7 +134,7 @@ def streamed(archive: Archive, runs: Sequence[str], target: str | None) -> Gener
                 if file is None:
                     printing.json_line(fields)
                 else:
-                    with _explained(target):
+                    with _writing(target):
                         file.write(json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n")
                         file.flush()
                 after[run] = row.seq
@@ -154,7 +155,7 @@ def _last_number(path: Path, run: str) -> int:
     Raises `UsageError` for a file that holds something else, which must not be written to.
     """
     last = 0
-    with _explained(str(path)), path.open("r+b") as file:
+    with _writing(str(path)), path.open("r+b") as file:
         whole = 0
         for line in file:
             if not line.endswith(b"\n") and line.startswith(_BEGINNING[: len(line)]):
@@ -170,12 +171,6 @@ def _last_number(path: Path, run: str) -> int:
     return last
 
 
-@contextmanager
-def _explained(target: str) -> Generator[None]:
-    try:
-        yield
-    except OSError as e:
-        raise UsageError(
-            f"--events {target} cannot be written: {e.strerror}",
-            hint="nothing of the run is lost: `forewarp resume RUN --events FILE` goes on and adds what is missing",
-        ) from None
+def _writing(target: str) -> AbstractContextManager[None]:
+    lost = "nothing of the run is lost: `forewarp resume RUN --events FILE` goes on and adds what is missing"
+    return writing(f"--events {target}", lost)

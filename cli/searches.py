@@ -162,8 +162,7 @@ def report(
     from forewarp.report.artifacts import write_page
     from forewarp.report.documents import Artifact, ReportDocument
 
-    written = write_page(Place(archive=archive and str(archive)), run, out)
-    found, path = written.result, written.path
+    path, found = write_page(Place(archive=archive and str(archive)), run, out)
     document = ReportDocument(
         command="report",
         status=found.status,

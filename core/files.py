@@ -7,10 +7,14 @@ import os
 import re
 import sys
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from string import Template
 from types import ModuleType
+
+from forewarp.core.errors import UsageError
 
 
 @lru_cache
@@ -55,3 +59,12 @@ def write_whole(path: Path, content: str | bytes, mode: int | None = None) -> No
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def writing(what: object, hint: str) -> Generator[None]:
+    """Turn what the system says of a file that cannot be written into a `UsageError` with this hint."""
+    try:
+        yield
+    except OSError as e:
+        raise UsageError(f"{what} cannot be written: {e.strerror}", hint=hint) from None

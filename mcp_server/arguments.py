@@ -17,6 +17,7 @@ from mcp.types import CallToolResult
 from pydantic import Field
 
 from forewarp.core.errors import CandidateError, UsageError
+from forewarp.core.files import writing
 from forewarp.core.languages import C_SUFFIXES, suffix_of
 from forewarp.core.values import AskedGradients, Language
 from forewarp.mcp_server.answers import Detail
@@ -294,20 +295,16 @@ class Workspace:
         descriptor = self._opened(path, "path", parts[:-1], folder=True)
         draft = f".{name}.{secrets.token_hex(4)}"
         try:
-            with contextlib.suppress(FileNotFoundError):
-                os.stat(name, dir_fd=descriptor, follow_symlinks=False)
-                if not self.read(beside)[0].startswith(mark):
-                    raise UsageError(
-                        f"{beside} is there already, and forewarp did not make it", hint="rename it, or the file"
-                    )
-            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=descriptor)
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-            os.replace(draft, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
-        except OSError as e:
-            raise UsageError(
-                f"{beside} cannot be written: {e.strerror}", hint="pass a file in another folder"
-            ) from None
+            with writing(beside, "pass a file in another folder"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                    if not self.read(beside)[0].startswith(mark):
+                        hint = "rename it, or the file"
+                        raise UsageError(f"{beside} is there already, and forewarp did not make it", hint=hint)
+                handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=descriptor)
+                with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                    stream.write(text)
+                os.replace(draft, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
         finally:
             os.close(descriptor)
         return beside

@@ -55,7 +55,7 @@ class _Resources:
 
         def page() -> str:
             with temporary_folder() as folder:
-                return write_page(self._place, run, folder / "report.html").path.read_text(encoding="utf-8")
+                return write_page(self._place, run, folder / "report.html")[0].read_text(encoding="utf-8")
 
         return await _read(page)
 

@@ -6,13 +6,11 @@ import csv
 import io
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from forewarp.archive.store import LATEST, Archive
-from forewarp.core.errors import UsageError
-from forewarp.core.files import write_whole
+from forewarp.core.files import write_whole, writing
 from forewarp.core.languages import suffix_of
 from forewarp.core.untrusted_text import model_json, spreadsheet_cell
 from forewarp.report.documents import Artifact, OptimizeModelDocument, SearchDocument, failure
@@ -89,16 +87,10 @@ def leave(
     return write(document, folder or Path("forewarp-runs") / job.run_id, job.archive, record), record
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenPage:
-    """The page of a run: where it is, and what it shows."""
-
-    path: Path
-    result: SearchResult
-
-
-def write_page(place: Place, run: str | None, out: Path | None = None, *, folder: Path | None = None) -> WrittenPage:
-    """Write a run as one HTML page, also while it runs; the latest run if not named.
+def write_page(
+    place: Place, run: str | None, out: Path | None = None, *, folder: Path | None = None
+) -> tuple[Path, SearchResult]:
+    """Write a run as one HTML page, also while it runs; the latest run if not named. Returns its path, and the run.
 
     `out` is a file that ends in .html, or a folder for report.html; left out, `forewarp-runs/RUN` below `folder`, which
     is the working folder where that is left out, too. Raises `UsageError` for an unknown run, and for a file that
@@ -111,27 +103,18 @@ def write_page(place: Place, run: str | None, out: Path | None = None, *, folder
         text = html.page(found, RunRecord.read(archive, found.run_id))
     path = (out or (folder or Path.cwd()) / "forewarp-runs" / found.run_id).expanduser().absolute()
     path = path if path.suffix in (".html", ".htm") else path / "report.html"
-    try:
+    with writing(path, "pass --out FILE.html in a folder that you may write to"):
         write_whole(path, text)
-    except OSError as e:
-        raise UsageError(
-            f"{path} cannot be written: {e.strerror}", hint="pass --out FILE.html in a folder that you may write to"
-        ) from None
-    return WrittenPage(path, found)
+    return path, found
 
 
 @contextmanager
 def _writing(folder: Path, run: str) -> Generator[_Folder]:
     """Make a folder for the files of a run or search; an error while writing says how to write them elsewhere."""
     folder = folder.absolute()
-    try:
+    with writing(folder, f"nothing is lost: `forewarp show {run} --out DIR` writes the files elsewhere"):
         folder.mkdir(parents=True, exist_ok=True)
         yield _Folder(folder)
-    except OSError as e:
-        raise UsageError(
-            f"{folder} cannot be written: {e.strerror}",
-            hint=f"nothing is lost: `forewarp show {run} --out DIR` writes the files elsewhere",
-        ) from None
 
 
 def _with_result(document: Document, files: _Folder) -> Document:

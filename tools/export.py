@@ -16,7 +16,7 @@ from forewarp.archive.rows import RecordedRow
 from forewarp.archive.store import Archive
 from forewarp.core import serde
 from forewarp.core.errors import CandidateError, TaskError, UsageError
-from forewarp.core.files import write_whole
+from forewarp.core.files import write_whole, writing
 from forewarp.core.untrusted_text import model_json
 from forewarp.core.values import DEVICE_ONLY, UNTRUSTED, AskedGradients, Candidate, Measurement, Signature, Target, Task
 from forewarp.export import module_text, package
@@ -146,11 +146,9 @@ def export_kernel(request: ExportKernelRequest) -> ExportResult:
     if request.format != "package" and folder.suffix == ".py" and not folder.is_dir():
         (text,) = texts.values()
         folder, texts = folder.parent, {folder.name: text}
-    try:
+    with writing(folder, "pass another --out"):
         for path, text in texts.items():
             write_whole(folder / path, text)
-    except OSError as e:
-        raise UsageError(f"{folder} cannot be written: {e.strerror}", hint="pass another --out") from None
     also = f", gradients {speedup_of_gradients}" if speedup_of_gradients else ""
     return ExportResult(
         summary=f"{evidence.task}: {evidence.speedup}{also} (95 % interval) on {evidence.device.name}, as "

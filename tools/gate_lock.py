@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 import forewarp
 from forewarp.core.errors import CandidateError, UsageError
-from forewarp.core.files import write_whole
+from forewarp.core.files import write_whole, writing
 from forewarp.core.languages import languages_on
 from forewarp.core.scratch import temporary_folder
 from forewarp.core.values import DEFAULT_TOLERANCES, Candidate, Language, Task, Tolerance
@@ -26,7 +26,7 @@ from forewarp.tools.forecast_kernel import forecast_kernel
 from forewarp.tools.inspect_kernel import KernelInspection, LaunchFacts, inspect_kernels
 from forewarp.tools.measure_kernel import measure_kernel
 from forewarp.tools.measured import MeasureResult, Micros
-from forewarp.tools.parts import SCHEMA_VERSION, Interval, Kernel, Part, Place
+from forewarp.tools.parts import SCHEMA_VERSION, Interval, Kernel, Part, Place, Stage, unwatched
 from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import ForecastRequest, GateLockRequest, InspectRequest, MeasureRequest
 from forewarp.tools.session import Executors
@@ -166,14 +166,12 @@ def files_of(lock: GateLock) -> list[str]:
 def write_lock(path: Path, kernels: Sequence[LockedKernel]) -> None:
     """Write kernels in one order and form, so that equal locks are equal files; raises `UsageError`."""
     lock = GateLock(kernels=sorted(kernels, key=lambda k: k.key))
-    try:
+    with writing(path, "pass another file with --out"):
         write_whole(path, json.dumps(lock.model_dump(mode="json"), indent=1, sort_keys=True) + "\n")
-    except OSError as e:
-        raise UsageError(f"{path} cannot be written: {e.strerror}", hint="pass another file with --out") from None
 
 
 def lock_kernels(
-    request: GateLockRequest, *, stage: Callable[[str], None] = lambda _: None, executors: Executors | None = None
+    request: GateLockRequest, *, stage: Stage = unwatched, executors: Executors | None = None
 ) -> LockResult:
     """Compile, forecast and measure kernels, and write what was found into the lock, beside what it held before.
 

@@ -16,7 +16,8 @@ from pydantic import Field, ValidationError
 
 import forewarp
 from forewarp.archive.store import Archive
-from forewarp.core.errors import TaskError, UsageError
+from forewarp.core.errors import TaskError
+from forewarp.core.files import writing
 from forewarp.core.protocols import Subject
 from forewarp.core.untrusted_text import clip
 from forewarp.core.values import Build, Candidate, Measurement, Target, Task
@@ -89,12 +90,10 @@ def read_rounds(journal: Path) -> Iterator[GateRound]:
 
 def keep_round(journal: Path, done: GateRound) -> None:
     """Add a round to the journal; raises `UsageError` where that cannot be written."""
-    try:
+    with writing(journal, "pass another --archive"):
         journal.parent.mkdir(parents=True, exist_ok=True)
         with journal.open("a", encoding="utf-8") as file:
             file.write(f"\n{done.model_dump_json()}\n")  # behind what a kill may have left of a line
-    except OSError as e:
-        raise UsageError(f"{journal} cannot be written: {e.strerror}", hint="pass another --archive") from None
 
 
 class PairedRounds:

@@ -19,14 +19,14 @@ from pydantic import Field, ValidationError
 from forewarp.archive.store import Archive
 from forewarp.core.budget import Currency, Spend
 from forewarp.core.errors import CandidateError, TaskError, UsageError
-from forewarp.core.files import write_whole
+from forewarp.core.files import write_whole, writing
 from forewarp.gpu_runner.formats import task as tasks
 from forewarp.models.patching import Replacement
 from forewarp.search.events import Event, Measured
 from forewarp.tools import session as sessions
 from forewarp.tools.apply_model import AppliedKernel, ApplyResult, LineKernel, PatchedModel
 from forewarp.tools.export import MODULE, drop_in
-from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Interval, Part
+from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Interval, Part, Stage, unwatched
 from forewarp.tools.profile_model import ProfiledModel, Share, open_model
 from forewarp.tools.requests import OptimizeModelRequest, ResumeRequest
 from forewarp.tools.run_report import BudgetUse
@@ -100,7 +100,7 @@ def open_model_search(
     request: OptimizeModelRequest,
     folder: Path | None = None,
     *,
-    stage: Callable[[str], None] = lambda _: None,
+    stage: Stage = unwatched,
     executors: Executors | None = None,
 ) -> Generator[ModelSearch]:
     """Profile a model and write its most promising lines and the record; the searches begin with `work`.
@@ -134,11 +134,9 @@ def open_model_search(
             device=Device.of(model.target),
             lines=[SearchedLine.of(line, subgraph=s.sha256) for s, line in chosen],
         )
-        try:
+        with writing(folder, "pass another --out"):
             for subgraph, line in chosen:
                 write_whole(folder / f"line{line.number}.py", subgraph.problem)
-        except OSError as e:
-            raise UsageError(f"{folder} cannot be written: {e.strerror}", hint="pass another --out") from None
         with sessions.open_archive(place) as archive:
             opened = ModelSearch(folder, record, archive, kept, begun)
             if capped:
@@ -251,9 +249,7 @@ class ModelSearch:
     def _affords_judgements(self, number: int) -> bool:
         return all(self._left(c) >= number * self._judgement(c) for c in self._capped())
 
-    def work(
-        self, stage: Callable[[str], None] = lambda _: None, watch: Callable[[Event], None] = lambda _: None
-    ) -> None:
+    def work(self, stage: Stage = unwatched, watch: Callable[[Event], None] = unwatched) -> None:
         """Do what is left: search for each line, the most promising first, then judge the whole.
 
         `stage` gets what is being done, `watch` each event of the runs.
@@ -307,7 +303,7 @@ class ModelSearch:
             shares[currency] = share
         return Amounts.model_validate(shares)
 
-    def _search(self, index: int, stage: Callable[[str], None], watch: Callable[[Event], None]) -> None:
+    def _search(self, index: int, stage: Stage, watch: Callable[[Event], None]) -> None:
         """Search for one line, or go on with its run, and keep its winner."""
         line, of = self.record.lines[index], f"line {index + 1} of {len(self.record.lines)}"
         if line.best is not None:
@@ -351,7 +347,7 @@ class ModelSearch:
         best = made.evidence.speedup
         self._note(index, best=best, why_none=why_not_judged(best, line.compiled_alone))
 
-    def _apply(self, stage: Callable[[str], None]) -> None:
+    def _apply(self, stage: Stage) -> None:
         """Judge the model with each winner, which the record keeps, then with those that help it."""
         record, request = self.record, self.record.request
         search = request.search

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Self, TypedDict, cast
 
@@ -17,6 +17,13 @@ SCHEMA_VERSION = 1
 """Rises whenever a field of a result changes its meaning or goes away; new fields do not raise it."""
 
 Source = Literal["measured", "replay"]
+
+Stage = Callable[[str], None]
+"""Called with what a verb begins to do next."""
+
+
+def unwatched(_: object) -> None:
+    """Take no notice of a stage, or of an event."""
 
 
 def _text_of_path(given: object) -> object:

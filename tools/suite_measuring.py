@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from forewarp.archive.store import Archive
 from forewarp.core.errors import TaskError, UsageError, WorkerError
+from forewarp.core.files import writing
 from forewarp.core.protocols import Executor
 from forewarp.core.untrusted_text import model_json
 from forewarp.core.values import Candidate, Target, Task
@@ -30,6 +31,7 @@ from forewarp.tools.measured import MeasureResult, result_of
 from forewarp.tools.parts import SCHEMA_VERSION, Part
 
 NAME = "results.jsonl"
+_ELSEWHERE = "pass another folder with --output DIR"
 
 
 class Entry(Part):
@@ -79,13 +81,10 @@ class Record:
             result=result,
             **why,
         )
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(model_json(entry) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as e:
-            raise _unwritten(self.path, e) from None
+        with writing(self.path, _ELSEWHERE), self.path.open("a", encoding="utf-8") as file:
+            file.write(model_json(entry) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         self.entries[entry.key] = entry
 
 
@@ -97,11 +96,9 @@ def opened(folder: Path, target: Target, versions: Mapping[str, str]) -> Generat
     `UsageError` where the folder cannot be written, or another suite is at work in it.
     """
     path = folder / NAME
-    try:
+    with writing(path, _ELSEWHERE):
         folder.mkdir(parents=True, exist_ok=True)
         lock = path.open("a+b")
-    except OSError as e:
-        raise _unwritten(path, e) from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -122,10 +119,6 @@ def _read(line: bytes) -> Entry | None:
         entry = Entry.model_validate(data)
         return entry if entry.schema_version == SCHEMA_VERSION else None
     return None
-
-
-def _unwritten(path: Path, error: OSError) -> UsageError:
-    return UsageError(f"{path} cannot be written: {error.strerror}", hint="pass another folder with --output DIR")
 
 
 COMPILED = "torch.compile"

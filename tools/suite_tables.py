@@ -6,8 +6,7 @@ import re
 from html import escape
 from pathlib import Path
 
-from forewarp.core.errors import UsageError
-from forewarp.core.files import write_whole
+from forewarp.core.files import write_whole, writing
 from forewarp.core.untrusted_text import first_error, model_json, one_line, printable
 from forewarp.tools import wording
 from forewarp.tools.suite_results import Baseline, SuiteResult, SuiteRow, SuiteScores
@@ -24,10 +23,8 @@ def write(result: SuiteResult, folder: Path) -> None:
 
 def keep(path: Path, text: str) -> None:
     """Write a file whole or not at all; raises `UsageError`."""
-    try:
+    with writing(path, "choose another place"):
         write_whole(path, text)
-    except OSError as e:
-        raise UsageError(f"{path} cannot be written: {e.strerror}", hint="choose another place") from None
 
 
 def as_markdown(result: SuiteResult) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarp.core.errors import UsageError
+from forewarp.core.files import writing
 from forewarp.core.values import Target
 from forewarp.tuning import forecasts
 from forewarp.tuning.jobs import Observed
@@ -99,15 +100,11 @@ def vllm_table(tuned: Sequence[Tuned], keys: Mapping[str, int]) -> dict[str, Any
 def check_writable(path: Path, what: str = "table", *, folder: bool = False) -> None:
     """Make the folder that a file is written to, or that it is; raises `UsageError` where it cannot be written."""
     parent = path if folder else path.parent
-    try:
+    with writing(f"the {what} {path}", "pass the path of a file in a folder that can be written"):
         parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=parent):
-            pass
+        tempfile.TemporaryFile(dir=parent).close()
         if path.is_dir() and not folder:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    except OSError as e:
-        hint = "pass the path of a file in a folder that can be written"
-        raise UsageError(f"the {what} {path} cannot be written: {e.strerror}", hint=hint) from None
 
 
 class TableInUse:

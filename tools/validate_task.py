@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -10,7 +10,7 @@ from pydantic import Field
 from forewarp.core.errors import UsageError
 from forewarp.core.validation import NullResult, Validator, WorkloadReport
 from forewarp.tools import wording
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Part
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Part, Stage, unwatched
 from forewarp.tools.requests import ValidateRequest
 from forewarp.tools.session import Executors, closing_executors, load_task
 
@@ -43,10 +43,7 @@ class ValidateResult(Part):
 
 
 def validate_task(
-    request: ValidateRequest,
-    *,
-    stage: Callable[[str], None] = lambda _: None,
-    executors: Executors | None = None,
+    request: ValidateRequest, *, stage: Stage = unwatched, executors: Executors | None = None
 ) -> ValidateResult:
     """Check that null candidates are rejected on each shape of the task. Needs no candidate, and records nothing.
 
