@@ -180,7 +180,7 @@ class Conversation(BaseConversation):
 
         from forewarp.agent.instructions import instructions
         from forewarp.agent.model_tools import ModelTools
-        from forewarp.agent.model_turn import ContextFullError, ModelTurn
+        from forewarp.agent.model_turn import ModelTurn
 
         over = over_budget(self.settings.budget, self._spent)
         if over:
@@ -203,33 +203,10 @@ class Conversation(BaseConversation):
         system = await asyncio.to_thread(instructions, self.settings)
         tools = ModelTools(self, self._tools, self._edits)
         turn = ModelTurn(
-            model,
-            system,
-            tools.all(),
-            self.emit,
-            check=check,
-            room=lambda: self.room,
-            steps=self.settings.steps,
+            *(model, system, tools.all(), self.emit), check=check, room=lambda: self.room, steps=self.settings.steps
         )
-        before = self._remembered()
-        messages: list[ModelMessage] | None = [*before, ModelRequest([UserPromptPart(prompt)])]
-        turn.all_messages = before
-        answer, shortened = None, 0
         try:
-            while messages is not None:
-                self._turn = turn
-                try:
-                    answer = await turn.run(messages)
-                    break
-                except ContextFullError as full:
-                    shortened += 1
-                    if shortened > SHORTENED:
-                        if len(turn.all_messages) <= 3:  # the prompt itself does not fit
-                            turn.all_messages = before
-                        raise
-                    if full.window is not None and self.settings.context is None:
-                        self.change(f"{full.window:,}", context=full.window)
-                    messages = await self._summarise(model, turn.all_messages, keep=True, needed=True)
+            answer = await self._answer_of(turn, model, ModelRequest([UserPromptPart(prompt)]))
         finally:
             # Whatever ended it: what was said, done and measured in this turn is not forgotten.
             check()
@@ -240,6 +217,28 @@ class Conversation(BaseConversation):
         seconds = time.perf_counter() - began
         cost = model.cost(seconds, turn.usage)
         self.emit(events.Answered(answer, cost.input_tokens, cost.output_tokens, cost.dollars, seconds))
+
+    async def _answer_of(self, turn: ModelTurn, model: LanguageModel, prompt: ModelMessage) -> str | None:
+        """Return the model's answer, its memory shortened as often as it is too long; None if the user stopped it."""
+        from forewarp.agent.model_turn import ContextFullError
+
+        before = turn.all_messages = self._remembered()
+        messages: list[ModelMessage] | None = [*before, prompt]
+        for shortened in range(SHORTENED + 1):
+            self._turn = turn
+            try:
+                return await turn.run(messages)
+            except ContextFullError as full:
+                if shortened == SHORTENED:
+                    if len(turn.all_messages) <= 3:  # the prompt itself does not fit
+                        turn.all_messages = before
+                    raise
+                if full.window is not None and self.settings.context is None:
+                    self.change(f"{full.window:,}", context=full.window)
+                messages = await self._summarise(model, turn.all_messages, keep=True, needed=True)
+            if messages is None:
+                break
+        return None
 
     def _stop(self, work: asyncio.Task[None]) -> None:
         self._tools.interrupt()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -14,6 +15,7 @@ from rich.console import Console
 
 from forewarp.cli import exits
 from forewarp.cli.options import HERE, PLAIN, Output, OutputFormat, PlaceOptions, Switch, positive
+from forewarp.core.errors import UsageError
 
 if TYPE_CHECKING:
     from forewarp.agent.settings import Settings
@@ -71,18 +73,37 @@ def chat(
         where: Device and archive.
         output: How results are shown.
     """
-    from forewarp.agent.config import Configured, configured
-    from forewarp.agent.settings import STEPS, Settings
-    from forewarp.core.budget import DEFAULT_MEASUREMENTS
-    from forewarp.core.errors import UsageError
-    from forewarp.tools.parts import Amounts
-
-    if output.json and output_format not in (None, "json"):
-        raise UsageError(f"--json and --output-format {output_format} ask for two things", hint="leave one of them out")
-    shape: OutputFormat = "json" if output.json else output_format or "text"
+    shape = _shape(output, output_format)
     alone = prompt is not None or shape != "text" or not (sys.stdin.isatty() and sys.stdout.isatty())
     if resume == LIST and alone:
         return _listed(where, Output(json=shape != "text"))
+    _check(shape, prompt, replay, approve, alone=alone, served=bool(base_url), asks=model is not None)
+    given = {"model": model, "base_url": base_url, "approve": approve, "context": context, "theme": theme}
+    given |= {"budget.measurements": budget, "budget.gpu_seconds": max_gpu_seconds, "budget.usd": max_usd}
+    given |= {"budget.tokens": max_tokens, "budget.steps": max_steps, "shell": shell or None}
+    settings, theme = _settings(given, where, alone=alone, configures=replay is None)
+    if not alone:
+        return _opened(settings, replay, resume, latest=continue_, theme=theme, mouse=not no_mouse)
+    return _one_turn(settings, prompt or "", replay, resume, shape, output, latest=continue_)
+
+
+def _shape(output: Output, given: OutputFormat | None) -> OutputFormat:
+    if output.json and given not in (None, "json"):
+        raise UsageError(f"--json and --output-format {given} ask for two things", hint="leave one of them out")
+    return "json" if output.json else given or "text"
+
+
+def _check(
+    shape: OutputFormat,
+    prompt: str | None,
+    replay: Path | None,
+    approve: str | None,
+    *,
+    alone: bool,
+    served: bool,
+    asks: bool,
+) -> None:
+    """Raise `UsageError` for flags that do not go together, or not with being `alone`, without a terminal."""
     if alone and prompt is None and replay is None:
         raise UsageError(
             "the terminal agent needs a terminal" if shape == "text" else f"{shape} is for a single turn",
@@ -93,38 +114,64 @@ def chat(
             "nobody can be asked in a single turn",
             hint="pass --approve never, where the budget is the cap, or open the terminal: forewarp without -p",
         )
-    if base_url and model is None:
+    if served and not asks:
         raise UsageError("a base URL needs a model", hint="pass --model openai:NAME with --base-url")
-    files = configured(Path.cwd()) if replay is None else Configured()
+    if replay is not None and prompt is not None:
+        raise UsageError("a replay answers nothing", hint="leave -p or --replay out")
+
+
+def _settings(
+    given: Mapping[str, Any], where: PlaceOptions, *, alone: bool, configures: bool
+) -> tuple[Settings, str | None]:
+    """Return the conversation's settings and its theme: what is `given`, else what the configuration files say."""
+    from forewarp.agent.config import Configured, configured
+    from forewarp.agent.settings import STEPS, Settings
+    from forewarp.core.budget import DEFAULT_MEASUREMENTS
+    from forewarp.tools.parts import Amounts
+
+    files = configured(Path.cwd()) if configures else Configured()
+
+    def chosen(name: str, default: Any = None) -> Any:
+        return files.get(name, given.get(name), default)
+
     place = where.place()
     if place.device == "auto":
-        place = place.model_copy(update={"device": files.get("device", None, "auto")})
+        place = place.model_copy(update={"device": chosen("device", "auto")})
     settings = Settings(
         place=place,
         folder=Path.cwd(),
-        model=files.get("model", model),
-        base_url=base_url if model is not None else files.get("base_url", None),
+        model=chosen("model"),
+        base_url=given["base_url"] if given["model"] is not None else chosen("base_url"),
         budget=Amounts(
-            measurements=files.get("budget.measurements", budget, DEFAULT_MEASUREMENTS),
-            device_s=files.get("budget.gpu_seconds", max_gpu_seconds),
-            dollars=files.get("budget.usd", max_usd),
-            tokens=files.get("budget.tokens", max_tokens),
+            measurements=chosen("budget.measurements", DEFAULT_MEASUREMENTS),
+            device_s=chosen("budget.gpu_seconds"),
+            dollars=chosen("budget.usd"),
+            tokens=chosen("budget.tokens"),
         ),
-        approval="never" if alone else files.get("approve", approve, "each"),
-        shell=shell or files.get("shell", None, default=False),
-        context=files.get("context", context),
-        steps=files.get("budget.steps", max_steps, STEPS),
+        approval="never" if alone else chosen("approve", "each"),
+        shell=chosen("shell", default=False),
+        context=chosen("context"),
+        steps=chosen("budget.steps", STEPS),
     )
-    theme = files.get("theme", theme)
     if settings.model is not None and settings.budget.dollars is not None:
         from forewarp.tools import session
 
         if (made := session.make_model(settings.model, settings.base_url)) is not None:
             session.check_price(made)
-    if replay is not None and prompt is not None:
-        raise UsageError("a replay answers nothing", hint="leave -p or --replay out")
-    if not alone:
-        return _opened(settings, replay, resume, latest=continue_, theme=theme, mouse=not no_mouse)
+    return settings, chosen("theme")
+
+
+def _one_turn(
+    settings: Settings,
+    prompt: str,
+    replay: Path | None,
+    resume: str | None,
+    shape: OutputFormat,
+    output: Output,
+    *,
+    latest: bool,
+) -> int:
+    """Do one turn, or play a record, without a terminal."""
     from forewarp.cli import headless
 
     if replay is not None:
@@ -136,7 +183,7 @@ def chat(
         return headless.run(played, played.prompts, shape, output, replay=True)
     from forewarp.agent.conversation import Conversation
 
-    text = headless.with_input(prompt or "")
+    text = headless.with_input(prompt)
     if not text:
         raise UsageError("there is nothing to do: the prompt is empty", hint='pass -p "…", or -p - and text on stdin')
     if settings.model is None and not text.startswith(("/", "!")):
@@ -144,7 +191,7 @@ def chat(
             "no language model is set, so nobody answers",
             hint="pass --model anthropic:NAME or openai:NAME; slash commands need none: forewarp -p /help",
         )
-    past, transcript = _recorded(settings, resume, latest=continue_)
+    past, transcript = _recorded(settings, resume, latest=latest)
     return headless.run(Conversation(settings, transcript=transcript, past=past), [text], shape, output)
 
 
@@ -176,7 +223,6 @@ def _recorded(
 ) -> tuple[RecordedConversation | None, Transcript]:
     """Return the conversation to go on with, if any, and where this one is recorded."""
     from forewarp.agent import transcript
-    from forewarp.core.errors import UsageError
 
     if resume and latest:
         raise UsageError("--continue and --resume ask for two conversations", hint="leave one of them out")

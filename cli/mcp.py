@@ -68,20 +68,23 @@ def mcp(
     where: PlaceOptions = HERE,
 ) -> int:
     """Serve forecasts, measurements and searches over MCP on stdio, or over HTTP; see docs/mcp.md."""
-    if action != "serve":
-        _check_written(action, http, host_name, where)
-        from forewarp.cli import mcp_install
+    if action == "serve":
+        if to is not None or print_:
+            raise UsageError("serve takes neither a client nor --print", hint="pass `forewarp mcp install CLIENT`")
+        models = options.model or (None if http is None else [])
+        return _serve(options.model_copy(update={"place": where.place(), "model": models}), http, host_name)
+    _check_written(action, http, host_name, where)
+    from forewarp.cli import mcp_install
 
-        if action == "uninstall":
-            return mcp_install.uninstall(to)
-        if action == "install":
-            given = _given(options.model_copy(update={"workspace": options.folder()}), where)
-            return mcp_install.install(to, _flags(given, options), only_print=print_)
-        return _bundle(Path(to or f"forewarp{SUFFIX}"), _given(options, where), options, only_print=print_)
-    if to is not None or print_:
-        raise UsageError("serve takes neither a client nor --print", hint="pass `forewarp mcp install CLIENT`")
-    models = options.model or (None if http is None else [])
-    options = options.model_copy(update={"place": where.place(), "model": models})
+    if action == "uninstall":
+        return mcp_install.uninstall(to)
+    if action == "install":
+        given = _given(options.model_copy(update={"workspace": options.folder()}), where)
+        return mcp_install.install(to, _flags(given, options), only_print=print_)
+    return _bundle(Path(to or f"forewarp{SUFFIX}"), _given(options, where), options, only_print=print_)
+
+
+def _serve(options: ServerOptions, http: str | None, host_names: tuple[str, ...]) -> int:
     if not options.folder().is_dir():
         raise UsageError(f"the workspace {options.folder()} is no folder", hint="pass --workspace DIR")
     if http is None:
@@ -90,7 +93,7 @@ def mcp(
     from forewarp.mcp_server import http as over_http
 
     host, port = over_http.address(http)
-    over_http.serve(_build(options), host, port, os.environ.get("FOREWARP_MCP_TOKEN", ""), host_name)
+    over_http.serve(_build(options), host, port, os.environ.get("FOREWARP_MCP_TOKEN", ""), host_names)
     return exits.OK
 
 
