@@ -24,7 +24,7 @@ from forewarp.models.profiler import peak_of
 from forewarp.tools import sources
 from forewarp.tools.measure_kernel import measure_kernel
 from forewarp.tools.measured import MeasureResult, Micros, decided_words, loud_words, noise_of
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Kernel, Part, Place, Stage, unwatched
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Kernel, OnStage, Part, Place, unwatched
 from forewarp.tools.profile_model import ProfiledModel, mode_problems, open_model
 from forewarp.tools.requests import ApplyRequest, MeasureRequest
 from forewarp.tools.session import Executors, closing_executors
@@ -96,7 +96,9 @@ class LineKernel:
         )
 
 
-def apply_model(request: ApplyRequest, *, stage: Stage = unwatched, executors: Executors | None = None) -> ApplyResult:
+def apply_model(
+    request: ApplyRequest, *, stage: OnStage = unwatched, executors: Executors | None = None
+) -> ApplyResult:
     """Try the kernels one by one, the most promising line first; the model's file is never changed.
 
     Raises `UsageError` where a module belongs to no line of the model's profile, `TaskError` with the model's error.
@@ -160,7 +162,7 @@ class PatchedModel:
         self,
         kernels: list[AppliedKernel],
         write: str | None,
-        stage: Stage,
+        stage: OnStage,
         compile_too: Callable[[], bool] = lambda: True,
     ) -> ApplyResult:
         """Judge what was kept against the model as it is, eager and compiled, and write it.

@@ -30,7 +30,7 @@ from forewarp.tools.gate_lock import (
 from forewarp.tools.gate_rounds import PairedRounds, TimedKernel
 from forewarp.tools.gate_verdicts import OPEN, WORSE, GateVerdict
 from forewarp.tools.inspect_kernel import KernelInspection
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Part, Place, Stage, unwatched
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, OnStage, Part, Place, unwatched
 from forewarp.tools.requests import GateCheckRequest
 from forewarp.tools.session import Executors
 
@@ -129,7 +129,7 @@ ORDER: tuple[GateVerdict, ...] = (
 
 
 def check_gate(
-    request: GateCheckRequest, *, stage: Stage = unwatched, stopped: Callable[[], bool] = lambda: False
+    request: GateCheckRequest, *, stage: OnStage = unwatched, stopped: Callable[[], bool] = lambda: False
 ) -> GateResult:
     """Check every kernel of a lock; once `stopped` says so, the rest is left for the next call.
 
@@ -171,7 +171,7 @@ class _Check:
     request: GateCheckRequest
     states: list[_State]
     target: Target | None
-    stage: Stage
+    stage: OnStage
     stopped: Callable[[], bool]
     timed: bool = False
     interrupted: bool = False

@@ -26,7 +26,7 @@ from forewarp.tools.forecast_kernel import forecast_kernel
 from forewarp.tools.inspect_kernel import KernelInspection, LaunchFacts, inspect_kernels
 from forewarp.tools.measure_kernel import measure_kernel
 from forewarp.tools.measured import MeasureResult, Micros
-from forewarp.tools.parts import SCHEMA_VERSION, Interval, Kernel, Part, Place, Stage, unwatched
+from forewarp.tools.parts import SCHEMA_VERSION, Interval, Kernel, OnStage, Part, Place, unwatched
 from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import ForecastRequest, GateLockRequest, InspectRequest, MeasureRequest
 from forewarp.tools.session import Executors
@@ -171,7 +171,7 @@ def write_lock(path: Path, kernels: Sequence[LockedKernel]) -> None:
 
 
 def lock_kernels(
-    request: GateLockRequest, *, stage: Stage = unwatched, executors: Executors | None = None
+    request: GateLockRequest, *, stage: OnStage = unwatched, executors: Executors | None = None
 ) -> LockResult:
     """Compile, forecast and measure kernels, and write what was found into the lock, beside what it held before.
 

@@ -26,7 +26,7 @@ from forewarp.inspection.tracing.files import arguments
 from forewarp.inspection.tracing.values import NOT_LAUNCHED, SourceFile
 from forewarp.tools import session as sessions
 from forewarp.tools import sources
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, Part, Place, Stage, unwatched
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, OnStage, Part, Place, unwatched
 from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import InspectRequest
 from forewarp.tools.wording import counted
@@ -143,7 +143,7 @@ class _Bench:
 
 
 def inspect_kernels(
-    request: InspectRequest, *, stage: Stage = unwatched, executors: sessions.Executors | None = None
+    request: InspectRequest, *, stage: OnStage = unwatched, executors: sessions.Executors | None = None
 ) -> InspectResult:
     """Compile each kernel for the target and collect its facts; a kernel that fails stops no other.
 

@@ -12,7 +12,7 @@ from forewarp.tools.export import export_kernel
 from forewarp.tools.gate_check import check_gate
 from forewarp.tools.gate_lock import LockResult, lock_kernels
 from forewarp.tools.optimize_model import OptimizeModelResult, is_model_search, open_model_search, resume_model_search
-from forewarp.tools.parts import Amounts, Part, Stage, unwatched
+from forewarp.tools.parts import Amounts, OnStage, Part, unwatched
 from forewarp.tools.profile_model import profile_model
 from forewarp.tools.requests import (
     ApplyRequest,
@@ -43,7 +43,7 @@ def run_verb(
     request: LongRequest,
     *,
     folder: Path | None = None,
-    stage: Stage = unwatched,
+    stage: OnStage = unwatched,
     began: Callable[[Stoppable], None] = unwatched,
     executors: Executors | None = None,
 ) -> Part:

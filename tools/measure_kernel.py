@@ -15,7 +15,7 @@ from forewarp.core.untrusted_text import clip
 from forewarp.core.values import Build, Candidate, Measurement, Task
 from forewarp.tools import session as sessions
 from forewarp.tools.measured import MeasureResult, result_of
-from forewarp.tools.parts import SCHEMA_VERSION, Kernel, Part, Place, Stage, unwatched
+from forewarp.tools.parts import SCHEMA_VERSION, Kernel, OnStage, Part, Place, unwatched
 from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import MeasureManyRequest, MeasureRequest
 from forewarp.tools.session import Executors, Session
@@ -78,7 +78,7 @@ def measure_kernel(
 
 
 def measure_kernels(
-    request: MeasureManyRequest, *, stage: Stage = unwatched, executors: Executors | None = None
+    request: MeasureManyRequest, *, stage: OnStage = unwatched, executors: Executors | None = None
 ) -> MeasureManyResult:
     """Measure several kernels, compiling ahead while the device is busy; returns a result for each, in order.
 

@@ -26,7 +26,7 @@ from forewarp.search.events import Event, Measured
 from forewarp.tools import session as sessions
 from forewarp.tools.apply_model import AppliedKernel, ApplyResult, LineKernel, PatchedModel
 from forewarp.tools.export import MODULE, drop_in
-from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Interval, Part, Stage, unwatched
+from forewarp.tools.parts import SCHEMA_VERSION, Amounts, Device, Interval, OnStage, Part, unwatched
 from forewarp.tools.profile_model import ProfiledModel, Share, open_model
 from forewarp.tools.requests import OptimizeModelRequest, ResumeRequest
 from forewarp.tools.run_report import BudgetUse
@@ -100,7 +100,7 @@ def open_model_search(
     request: OptimizeModelRequest,
     folder: Path | None = None,
     *,
-    stage: Stage = unwatched,
+    stage: OnStage = unwatched,
     executors: Executors | None = None,
 ) -> Generator[ModelSearch]:
     """Profile a model and write its most promising lines and the record; the searches begin with `work`.
@@ -249,7 +249,7 @@ class ModelSearch:
     def _affords_judgements(self, number: int) -> bool:
         return all(self._left(c) >= number * self._judgement(c) for c in self._capped())
 
-    def work(self, stage: Stage = unwatched, watch: Callable[[Event], None] = unwatched) -> None:
+    def work(self, stage: OnStage = unwatched, watch: Callable[[Event], None] = unwatched) -> None:
         """Do what is left: search for each line, the most promising first, then judge the whole.
 
         `stage` gets what is being done, `watch` each event of the runs.
@@ -303,7 +303,7 @@ class ModelSearch:
             shares[currency] = share
         return Amounts.model_validate(shares)
 
-    def _search(self, index: int, stage: Stage, watch: Callable[[Event], None]) -> None:
+    def _search(self, index: int, stage: OnStage, watch: Callable[[Event], None]) -> None:
         """Search for one line, or go on with its run, and keep its winner."""
         line, of = self.record.lines[index], f"line {index + 1} of {len(self.record.lines)}"
         if line.best is not None:
@@ -347,7 +347,7 @@ class ModelSearch:
         best = made.evidence.speedup
         self._note(index, best=best, why_none=why_not_judged(best, line.compiled_alone))
 
-    def _apply(self, stage: Stage) -> None:
+    def _apply(self, stage: OnStage) -> None:
         """Judge the model with each winner, which the record keeps, then with those that help it."""
         record, request = self.record, self.record.request
         search = request.search

@@ -18,7 +18,7 @@ SCHEMA_VERSION = 1
 
 Source = Literal["measured", "replay"]
 
-Stage = Callable[[str], None]
+OnStage = Callable[[str], None]
 """Called with what a verb begins to do next."""
 
 

@@ -23,7 +23,7 @@ from forewarp.models.jobs import ModelProfile, Subgraph
 from forewarp.models.profiler import profile_of
 from forewarp.surrogate import headroom
 from forewarp.tools import sources
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, Part, Place, Stage, unwatched
+from forewarp.tools.parts import SCHEMA_VERSION, Device, Interval, OnStage, Part, Place, unwatched
 from forewarp.tools.requests import COMPILED_PROFILE_S, PROFILE_S, ProfileRequest
 from forewarp.tools.session import Executors, closing_executors
 
@@ -97,7 +97,7 @@ class ProfiledModel:
 
 
 def profile_model(
-    request: ProfileRequest, *, stage: Stage = unwatched, executors: Executors | None = None
+    request: ProfileRequest, *, stage: OnStage = unwatched, executors: Executors | None = None
 ) -> ProfileResult:
     """Profile a model, or with `task` write a line of the last profile as a task.
 

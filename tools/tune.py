@@ -26,7 +26,7 @@ from forewarp.inspection.tracing.files.loading import readable_beside
 from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tools import sources
 from forewarp.tools.inspect_kernel import choose_target
-from forewarp.tools.parts import SCHEMA_VERSION, ChosenConfiguration, Device, Part, Stage, unwatched
+from forewarp.tools.parts import SCHEMA_VERSION, ChosenConfiguration, Device, OnStage, Part, unwatched
 from forewarp.tools.requests import CHOICES_NAME, USUALLY_COMPILED, USUALLY_MEASURED, TuneRequest
 from forewarp.tools.tuned_tables import TableInUse, check_vllm, check_writable, own_table, vllm_keys, vllm_table
 from forewarp.tuning import forecasts
@@ -116,7 +116,7 @@ def is_autotuned(path: Path) -> bool:
 class TuneJob:
     """A tuning in progress: `run` in one thread, `stop` from any other. `device_s` and `measured` count meanwhile."""
 
-    def __init__(self, request: TuneRequest, *, stage: Stage = unwatched) -> None:
+    def __init__(self, request: TuneRequest, *, stage: OnStage = unwatched) -> None:
         """Read what the request names.
 
         Raises `CandidateError` where the file cannot be read, and `UsageError` where the card is not here to measure

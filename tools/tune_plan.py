@@ -18,7 +18,7 @@ from forewarp.surrogate import compare
 from forewarp.tools import session as sessions
 from forewarp.tools.forecast_kernel import forecast_builds
 from forewarp.tools.inspect_kernel import choose_target
-from forewarp.tools.parts import Device, Kernel, Place, Stage, unwatched
+from forewarp.tools.parts import Device, Kernel, OnStage, Place, unwatched
 from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import TuneRequest
 from forewarp.tools.session import Session, closing_executors
@@ -35,7 +35,7 @@ LEARNED = "learned"
 
 
 def tune_file(
-    request: TuneRequest, *, stage: Stage = unwatched, began: Callable[[TuneJob], None] = unwatched
+    request: TuneRequest, *, stage: OnStage = unwatched, began: Callable[[TuneJob], None] = unwatched
 ) -> TuneResult:
     """Tune a file's kernels: those under @triton.autotune, or, with a task, what a launch plan or a module declares.
 
@@ -47,7 +47,7 @@ def tune_file(
     return job.run()
 
 
-def tune_plan(request: TuneRequest, *, stage: Stage = unwatched) -> TuneResult:
+def tune_plan(request: TuneRequest, *, stage: OnStage = unwatched) -> TuneResult:
     """Forecast the choices of a kernel's tunables on the task's workloads, the geometric mean over these.
 
     Those of Triton kernels are forecast from the text. Others are compiled first, and the result says what such

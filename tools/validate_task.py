@@ -10,7 +10,7 @@ from pydantic import Field
 from forewarp.core.errors import UsageError
 from forewarp.core.validation import NullResult, Validator, WorkloadReport
 from forewarp.tools import wording
-from forewarp.tools.parts import SCHEMA_VERSION, Device, Part, Stage, unwatched
+from forewarp.tools.parts import SCHEMA_VERSION, Device, OnStage, Part, unwatched
 from forewarp.tools.requests import ValidateRequest
 from forewarp.tools.session import Executors, closing_executors, load_task
 
@@ -43,7 +43,7 @@ class ValidateResult(Part):
 
 
 def validate_task(
-    request: ValidateRequest, *, stage: Stage = unwatched, executors: Executors | None = None
+    request: ValidateRequest, *, stage: OnStage = unwatched, executors: Executors | None = None
 ) -> ValidateResult:
     """Check that null candidates are rejected on each shape of the task. Needs no candidate, and records nothing.
 
