@@ -34,6 +34,10 @@ PART, LONGEST_PART = 4_000, 16_000
 """Characters of an answer after which its next paragraph becomes an item of its own, and its next line does: an item
 that grows is parsed and laid out anew each time."""
 
+MOST_LINES = 120
+"""Lines outside of programs and tables after which an answer's next line becomes an item of its own, however short they
+are: each may be a block, and so a widget, and a thousand of them stop the screen for half a minute."""
+
 THOUGHT_LINES = 3
 """Latest lines of thinking that are shown while it comes."""
 
@@ -355,17 +359,20 @@ def part_end(text: str) -> int:
 
     Programs, and what is indented, stay whole.
     """
-    if len(text) <= PART:
+    if len(text) <= PART and text.count("\n") <= MOST_LINES:
         return 0
-    place, start, fence, blank = 0, 0, "", False
+    place, start, fence, blank, outside = 0, 0, "", False, 0
     for line in text.splitlines(keepends=True):
         if place >= PART and blank and not fence and not line[0].isspace():
             return place
         mark, blank, place = _FENCE.match(line), not line.strip(), place + len(line)
+        outside += not fence and not line.startswith("|")
         if not fence:
             fence = mark[1] if mark else ""
         elif mark and mark[1].startswith(fence) and mark[1] == line.strip():
             fence, start = "", place
+        if not fence and outside > MOST_LINES and place < len(text):
+            return place
         if not fence and place - start > LONGEST_PART:
             least, most = start + PART, start + LONGEST_PART
             return text.rfind("\n", least, most) + 1 or text.rfind(" ", least, most) + 1 or most

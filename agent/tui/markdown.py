@@ -30,6 +30,9 @@ LONGEST = 20_000
 PART_LINES = 50
 """Lines of a program that are laid out together."""
 
+MOST_CELLS = 400
+"""Cells of a text's tables that are laid out."""
+
 _LEXERS = {"triton": "python", "cu": "cuda", "c++": "cpp", "py": "python"}
 
 
@@ -169,8 +172,20 @@ def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser.core.ruler.after("block", "large_tables", _show_large_tables_as_text)
     parser.core.ruler.after("inline", "addresses", _show_addresses)
     return parser
+
+
+def _show_large_tables_as_text(state: StateCore) -> None:
+    """Replace tables by their text from where a text has more than `MOST_CELLS` on: each cell is a widget."""
+    tokens, lines = state.tokens, state.src.split("\n")
+    for begin in [i for i, token in enumerate(tokens) if token.type == "table_open" and token.map][::-1]:
+        end = next(i for i in range(begin, len(tokens)) if tokens[i].type == "table_close")
+        if sum(t.type in ("th_open", "td_open") for t in tokens[:end]) > MOST_CELLS:
+            table, rows = tokens[begin], tokens[begin].map or [0, 0]
+            text = "\n".join([*lines[slice(*rows)], ""])
+            tokens[begin : end + 1] = [type(table)("fence", "code", 0, content=text, map=rows, block=True)]
 
 
 def _show_addresses(state: StateCore) -> None:

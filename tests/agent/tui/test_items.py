@@ -28,6 +28,7 @@ from forewarp.agent.tui.chat import Block
 from forewarp.agent.tui.items import (
     LONGEST_PART,
     LONGEST_TEXT,
+    MOST_LINES,
     CallItem,
     FailedItem,
     Item,
@@ -227,6 +228,21 @@ def test_an_answer_without_any_gap_is_parted_too() -> None:
     items.apply(Noted("own"), Candidates())
     items.apply(TextDelta("b"), Candidates())
     assert items.last_answer == "b"
+
+
+@pytest.mark.parametrize("block", ["# x\n", "---\n", "```\n", "> a\n", "- a\n"])
+def test_an_answer_of_thousands_of_short_blocks_is_parted(block: str) -> None:
+    items = Items()
+    items.apply(TextDelta(block * 3000), Candidates())
+    parts = [item.text for item in items.all if isinstance(item, MarkdownItem)]
+    assert "".join(parts) == block * 3000
+    assert max(part.count("\n") for part in parts) <= 2 * MOST_LINES + 2
+
+
+def test_a_long_table_stays_whole() -> None:
+    items = Items()
+    items.apply(TextDelta("| a |\n|---|\n" + "| 1 |\n" * 2 * MOST_LINES), Candidates())
+    assert len(items.all) == 1
 
 
 @pytest.mark.parametrize("state", ["running", "done", "failed"])

@@ -30,7 +30,7 @@ from forewarp.agent.events import (
 from forewarp.agent.tui import chat
 from forewarp.agent.tui.app import ForewarpApp
 from forewarp.agent.tui.approval import Approvals
-from forewarp.agent.tui.markdown import PART_LINES, Prose, highlighted
+from forewarp.agent.tui.markdown import MOST_CELLS, PART_LINES, Prose, highlighted
 from forewarp.agent.tui.printable import Printable, assemble, styled
 from forewarp.agent.tui.prompt import Prompt
 from forewarp.core.untrusted_text import printable
@@ -186,6 +186,15 @@ async def test_html_and_broken_markup_are_shown_as_text() -> None:
         await until(pilot, lambda: "a vector<float> of [/b] <script>x</script>" in shown(app))
         assert "[/x] <b>" in shown(app)
         assert not [w for w in app.prose.walk_children() if w.tooltip]
+
+
+async def test_a_table_of_too_many_cells_is_shown_as_text() -> None:
+    rows = "".join("|" + line * MOST_CELLS + "\n" for line in ("a|", "-|", "b|"))
+    app = Page(f"| x |\n|---|\n| y |\n\n{rows}\nEnd.\n")
+    async with app.run_test(size=(80, 100)) as pilot:
+        await until(pilot, lambda: "End." in shown(app))
+        assert "|a|a|a" in "".join(shown(app))
+        assert len(app.prose.query("MarkdownTable")) == 1
 
 
 @pytest.mark.parametrize("begun", [3, 58], ids=["in the first block", "within a program"])
