@@ -242,28 +242,30 @@ ON_A_GPU = [
 ]
 
 
+@pytest.fixture(scope="module")
+def gpu_executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
+    target = detect_cuda()
+    assert target is not None
+    made = LocalExecutor(target, limits=LIMITS, cache=tmp_path_factory.mktemp("builds"))
+    yield made
+    made.close()
+
+
 @pytest.mark.gpu
-class TestOnTheGpu:
-    @pytest.fixture(scope="class")
-    def gpu(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalExecutor]:
-        target = detect_cuda()
-        assert target is not None
-        made = LocalExecutor(target, limits=LIMITS, cache=tmp_path_factory.mktemp("builds"))
-        yield made
-        made.close()
+def test_no_sample_on_a_gpu_is_shorter_than_the_reference(gpu_executor: LocalExecutor) -> None:
+    cycles = int(SPIN_S * 2.1e9)  # no card is faster; many are slower
+    slow = PLAIN.reference.replace("return x", f"torch.cuda._sleep({cycles})\n        return x")
+    result = measure(gpu_executor, replace(PLAIN, name="slow_doubled", reference=slow), TRITON_MODULE)
+    check(result, anchor=True, longest=4.0)
+    check(result)
 
-    def test_no_sample_is_shorter_than_the_reference(self, gpu: LocalExecutor) -> None:
-        cycles = int(SPIN_S * 2.1e9)  # no card is faster; many are slower
-        slow = PLAIN.reference.replace("return x", f"torch.cuda._sleep({cycles})\n        return x")
-        result = measure(gpu, replace(PLAIN, name="slow_doubled", reference=slow), TRITON_MODULE)
-        check(result, anchor=True, longest=4.0)
-        check(result)
 
-    @pytest.mark.parametrize(("task", "source", "suffix"), ON_A_GPU)
-    def test_no_sample_is_shorter_than_the_kernel(
-        self, gpu: LocalExecutor, task: Task, source: str, suffix: str
-    ) -> None:
-        check(measure(gpu, task, source, suffix))
+@pytest.mark.gpu
+@pytest.mark.parametrize(("task", "source", "suffix"), ON_A_GPU)
+def test_no_sample_on_a_gpu_is_shorter_than_the_kernel(
+    gpu_executor: LocalExecutor, task: Task, source: str, suffix: str
+) -> None:
+    check(measure(gpu_executor, task, source, suffix))
 
 
 @pytest.mark.slow
