@@ -1,7 +1,4 @@
-"""Facts of compiled kernels and their launches before they run, and the problems seen in them.
-
-Each problem is a diagnosis, an error or slow code, not a forecast.
-"""
+"""Facts of compiled kernels and their launches before they run, and diagnoses of what is wrong or slow in them."""
 
 from __future__ import annotations
 

@@ -24,10 +24,7 @@ _FAILED = re.compile(rf"{_FILE}\W\d+.*?static.assert.*?(args\b.*?)\"?$", re.MULT
 
 
 def checked(source: str, plan: ResolvedPlan, compile_text: Callable[[str], T]) -> T:
-    """Compile a source together with the assertions, or without them where they cannot be compared.
-
-    Raises `CompileError` that names the arguments that are wrong.
-    """
+    """Compile a source with the assertions, or without if they cannot be compared; raises `CompileError`."""
     types = template(__file__, "plan_types.h").template
     try:
         return compile_text(f'{source}\n#line 1 "{_FILE}"\n{types}{"".join(_assertions(plan))}}}\n')

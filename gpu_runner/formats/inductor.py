@@ -180,7 +180,6 @@ def _open_threads(code: str, threads: int, tunables: dict[str, Sequence[int]]) -
     """Make the threads of C++ kernels a tunable; more than the code counts on would write beyond its arrays."""
 
     def opened(text: str, name: str) -> str:
-        del name
         return _PARALLEL.sub("#pragma omp parallel num_threads(@THREADS@)", text)
 
     changed = _open_kernels(code, "cpp_pybinding", opened)

@@ -46,10 +46,7 @@ DTYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16"
 
 @dataclass(frozen=True, slots=True)
 class PlannedLaunch:
-    """One launch as written: expressions over tunables, `let` names and shapes.
-
-    `templates` are the arguments of a C++ template, written behind the kernel's name: `gemm<BM, BN, float>`.
-    """
+    """One launch as written, in expressions; `templates` are a C++ template's arguments: `gemm<BM, BN, float>`."""
 
     kernel: str
     args: tuple[str, ...]
@@ -168,10 +165,7 @@ class ResolvedLaunch:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPlan:
-    """A plan for one workload and one choice of tunables: what a worker needs, and no expression left in it.
-
-    `aliases` names the outputs that are a written input's buffer, with that input.
-    """
+    """A plan for one workload and one choice of tunables; `aliases` are outputs in a written input's buffer."""
 
     workload: str
     language: Language
@@ -200,13 +194,10 @@ def without_block(source: str) -> str:
 
 
 def parse(candidate: Candidate) -> LaunchPlan:
-    """Read the launch plan of a candidate; raises `CandidateError` that says what to change.
-
-    A Python module without one has no tunables.
-    """
+    """Read the launch plan of a candidate, which a Python module need not have; raises `CandidateError`."""
     match = _BLOCK.match(candidate.source)
     if match is None and candidate.language == "python":
-        return _read_module({})
+        return _read({}, "python")
     if match is None and _OPENING.match(candidate.source):
         raise CandidateError("the launch plan has no end", hint='close it with */, in a Triton file with """')
     if match is None:
@@ -223,34 +214,20 @@ def parse(candidate: Candidate) -> LaunchPlan:
         raise CandidateError(
             f"the launch plan is not valid TOML: {e}", hint='strings need quotes, e.g. rows = "x.shape[0]"'
         ) from None
-    return _read_module(table) if candidate.language == "python" else _read(table, candidate.language)
-
-
-def _read_module(table: Mapping[str, Any]) -> LaunchPlan:
-    _only(table, _MODULE_KEYS, "the plan of a Python module")
-    _check_format(table)
-    tunables = {k: _choices(k, v) for k, v in _table(table, "tunables").items()}
-    _check_names((), (), list(tunables))
-    constraints = _constraints(table)
-    return LaunchPlan("python", (), (), {}, tunables, constraints, {}, {}, (), ())
-
-
-def _check_format(table: Mapping[str, Any]) -> None:
-    if table.get("format", FORMAT) != FORMAT:
-        raise CandidateError(f"format {table['format']!r} is unknown; this version reads format = {FORMAT}")
-
-
-def _constraints(table: Mapping[str, Any]) -> tuple[str, ...]:
-    return _strings({"constraints": []} | dict(table), "constraints", _PLAN)
+    return _read(table, candidate.language)
 
 
 def _read(table: Mapping[str, Any], language: Language) -> LaunchPlan:
     """Check a plan's table key by key, so that each message names the key to change."""
-    _only(table, _KEYS, _PLAN)
-    _check_format(table)
-    launches = (_call(table, language),) if "function" in table else _launches(table, language)
+    module = language == "python"
+    _only(table, _MODULE_KEYS if module else _KEYS, "the plan of a Python module" if module else _PLAN)
+    if table.get("format", FORMAT) != FORMAT:
+        raise CandidateError(f"format {table['format']!r} is unknown; this version reads format = {FORMAT}")
+    launches = inputs = outputs = ()
+    if not module:
+        launches = (_call(table, language),) if "function" in table else _launches(table, language)
+        inputs, outputs = _strings(table, "inputs", _PLAN), _strings(table, "outputs", _PLAN)
     tables = {key: _table(table, key) for key in _TABLES}
-    inputs, outputs = _strings(table, "inputs", _PLAN), _strings(table, "outputs", _PLAN)
     _check_names(inputs, outputs, [name for entries in tables.values() for name in entries])
     return LaunchPlan(
         language=language,
@@ -258,7 +235,7 @@ def _read(table: Mapping[str, Any], language: Language) -> LaunchPlan:
         outputs=outputs,
         params={k: str(v) for k, v in tables["params"].items()},
         tunables={k: _choices(k, v) for k, v in tables["tunables"].items()},
-        constraints=_constraints(table),
+        constraints=_strings({"constraints": []} | dict(table), "constraints", _PLAN),
         let={k: _expression(v, f"let.{k}") for k, v in tables["let"].items()},
         constants={k: _expression(v, f"constants.{k}") for k, v in tables["constants"].items()},
         scratch=tuple(_scratch(k, v) for k, v in tables["scratch"].items()),

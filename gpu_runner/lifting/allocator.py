@@ -100,7 +100,6 @@ class WindowAllocator:
         return {address - self.window.base for address in idle}
 
     def _allocate(self, size: int, device: int, stream: int | None) -> int:
-        del device
         with self._lock:
             while self._late:
                 self._give_back(self._late.popleft())
@@ -138,7 +137,6 @@ class WindowAllocator:
         return self.window.base + self.window.grow(size).offset
 
     def _release(self, address: int | None, size: int, device: int, stream: int | None) -> None:
-        del size, device, stream
         # The garbage collector may free a tensor while this thread holds the lock.
         if not self._lock.acquire(blocking=False):
             self._late.append(address or 0)

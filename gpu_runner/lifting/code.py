@@ -68,7 +68,6 @@ class CodeLog:
                 raise OSError(f"{name}: CUPTI error {code}")
 
     def _loaded(self, user: int, domain: int, event: int, data: int) -> None:
-        del user
         if domain == _DRIVER:
             self._returned(event, ctypes.cast(data, ctypes.POINTER(_Call)).contents)
             return

@@ -170,10 +170,7 @@ def _launch(handle: Handle, image_of: ImageOf) -> KernelLaunch:
 
 
 def _is_foreign(argument: bytes, ours: Callable[[int], bool]) -> bool:
-    """Return whether an argument is the address of memory that CUDA knows and that does not go along.
-
-    Structures are not looked into: their padding may hold anything.
-    """
+    """Return whether an argument is an address that CUDA knows and that does not go along; structures may be any."""
     if len(argument) != _POINTER_BYTES:
         return False
     address, kind = int.from_bytes(argument, "little"), ctypes.c_uint()

@@ -142,11 +142,9 @@ class LiftedRunner:
         return []
 
     def add_to(self, graph: Built, slot: int = 0) -> None:
-        del slot
         graph.add(self.program.nodes, self.program.edges, self._functions)
 
     def run(self, slot: int = 0) -> None:
-        del slot
         self._built.launch(torch.cuda.current_stream().cuda_stream)
 
     def prepare(self) -> None:

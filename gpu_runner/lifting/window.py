@@ -80,10 +80,7 @@ class Window:
             driver.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
 
     def adopt(self, chunks: list[Chunk], descriptors: list[int]) -> None:
-        """Map memory of another process at the offsets that it has there; closes the descriptors.
-
-        Raises `CudaError`, and ValueError where the chunks are not in order and within the window.
-        """
+        """Map another process's memory, closing its descriptors; raises `CudaError`, or ValueError for disorder."""
         try:
             for chunk, descriptor in zip(chunks, descriptors, strict=True):
                 if chunk.offset < self.mapped or chunk.size <= 0 or chunk.offset + chunk.size > SPAN:

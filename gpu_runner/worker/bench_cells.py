@@ -88,10 +88,7 @@ class CellBench(Bench):
     tier = "T1"
 
     def __init__(self, job: MeasureJob, confine: Callable[[], list[str]], *, cautious: bool) -> None:
-        """Fork the cells, then `confine` this process; raises `Unprotected`, all before anybody's code has run.
-
-        `cautious` leaves out what a driver does not bear.
-        """
+        """Fork the cells, then `confine` this process; raises `Unprotected`, all before anybody's code has run."""
         super().__init__(job)
         self.device = job.device
         self._cuda = self.device == "cuda"
@@ -347,7 +344,6 @@ class CellBench(Bench):
 
     def choose_mode(self, stage: Stage, longest_s: float) -> TimingMode:
         """Have modules on a GPU run in bursts, which hide the host's part; elsewhere calls are timed as a whole."""
-        del longest_s
         modules = [side.is_module for side in self._sides.values()]
         if not self._cuda and not any(modules):
             return "native"

@@ -1,7 +1,4 @@
-"""Tier T0: compiled device code, launched and timed by this trusted process with CUDA events.
-
-What is launched comes from a launch plan, or from a module that was lifted to a device program.
-"""
+"""Tier T0: device code of launch plans and lifted modules, timed by this trusted process with CUDA events."""
 
 from __future__ import annotations
 

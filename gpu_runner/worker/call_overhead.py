@@ -59,10 +59,7 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 class Copy:
-    """Seconds that copying a result out of a module's cell takes, which are no part of the call.
-
-    Seen where the anchor's results are fetched, and bounded by the judge's own copy: an anchor can be a candidate, too.
-    """
+    """Seconds of copying a result out of a module's cell, as the anchor's take, bounded by the judge's own copy."""
 
     def __init__(self, judges_s: float) -> None:
         self.judges_s = judges_s

@@ -106,10 +106,7 @@ def live(
     output: int,
     telling: int,
 ) -> None:
-    """Confine the forked cell and serve commands; never returns.
-
-    `output` takes the place of standard output and error; the protections in force go to `telling`.
-    """
+    """Confine the forked cell, with `output` as its own, tell of it, and serve commands; never returns."""
     with contextlib.suppress(OSError):
         os.setsid()
     try:

@@ -63,10 +63,7 @@ class Conditions:
 
 
 def processors() -> dict[str, float]:
-    """Return what others have used so far of the processors that this process may use: that slows one arm only.
-
-    Seconds, to within a hundredth, for `summary`: `others_s` of processors, hypervisor included, and `clock_s`.
-    """
+    """Return what others have used of this process's processors, in seconds for `summary`: that slows one arm only."""
     allowed = os.sched_getaffinity(0)
     found = {"processors": float(len(allowed))}
     with contextlib.suppress(OSError, ValueError, IndexError):

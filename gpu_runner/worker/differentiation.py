@@ -60,9 +60,9 @@ def draw(backward: Backward, device: str) -> list[torch.Tensor]:
 def differentiate(
     model: torch.nn.Module, build: NestBuilder | None, backward: Backward, *, results: bool
 ) -> torch.nn.Module:
-    """Make a module's calls take values and upstream gradients, and return gradients, behind `results` if asked for.
+    """Make calls of a module, which gets a class of its own, take upstream gradients and return gradients.
 
-    The module gets a class of its own, so that parameters keep their names, and copies of it are whole.
+    They come behind `results` if asked for.
     """
     kind: Any = type(model)
     replaced = vars(model).pop("forward", None)  # by a compiled one, for example

@@ -50,10 +50,7 @@ class _Stop(Exception):
 
 
 def make_seeds(job: SeedsJob) -> dict[str, list[Candidate]] | TaskFailure:
-    """Return modules that Inductor makes of a job's reference, the first of which was run, or the reason why not.
-
-    First come those of generated code, last the one that compiles when it is called.
-    """
+    """Return modules that Inductor makes of a job's reference, of generated code first, or the reason why not."""
     try:
         with running_reference("the reference"):
             trial = _Trial(job)
@@ -224,10 +221,7 @@ class _Trial:
         return codes[0], sources, _configurations(modules) if self._kind == "cuda" else {}
 
     def check(self, made: Candidate, *, generated: bool) -> None:
-        """Run a module once, by its defaults; raises what it raises, and `Unfit` where it is not the reference.
-
-        A `generated` one must have run the generated code.
-        """
+        """Run a module, and if `generated` its generated code; raises what it raises, and `Unfit` for other results."""
         module = import_text(candidates.with_chosen(made).source)
         model = self._problem.bind(module, self._kind, self._problem.model(self._kind).state_dict())
         with ExitStack() as stack:

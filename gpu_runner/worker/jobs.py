@@ -56,7 +56,6 @@ LOOK_S = 600.0
 
 
 def probe(job: ProbeJob, answer: Channel) -> None:
-    del job
     found: dict[str, str] = {"python": platform.python_version()}
     for name in ("torch", "triton"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

@@ -36,7 +36,6 @@ class _Texts(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         self.texts, self.device = texts, device
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        del path, target
         if fullname not in self.texts:
             return None
         return importlib.util.spec_from_loader(fullname, self, origin=_filename(fullname))
@@ -118,7 +117,6 @@ class KernelBotProblem(Problem):
 
     def _first(self, device: str) -> tuple[list[Any], NestBuilder]:
         """Return values and nest for a seed that means nothing; tensors on the meta device."""
-        del device
         if "first" not in self.known:
             values, build = self._generate(0)
             self.known["first"] = with_tensors(values, lambda t: t.to("meta")), build
@@ -132,7 +130,6 @@ class KernelBotProblem(Problem):
         return _Reference(self)
 
     def bind(self, module: ModuleType, device: str, weights: Mapping[str, torch.Tensor]) -> Callable[..., Any]:
-        del weights
         if not hasattr(module, "custom_kernel"):
             raise TypeError("the submission defines no function custom_kernel(data)")
         kernel, build = module.custom_kernel, self._first(device)[1]

@@ -1,7 +1,4 @@
-"""The least protection under which strangers' code is run: that of every task and every candidate.
-
-With less, it is refused, unless the user insists. That changes nothing else: whatever protection can be had is taken.
-"""
+"""The least protection under which strangers' code is run; with less, it is refused, unless the user insists."""
 
 from __future__ import annotations
 

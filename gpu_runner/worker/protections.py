@@ -64,10 +64,7 @@ def hide_files(folder: str, reads: Sequence[str]) -> None:
 
 
 def device_files(device: str) -> list[str]:
-    """Return the files beside its folder that a process must be able to write to if it uses the device.
-
-    CUDA names its threads through /proc/self, and fails to start where it cannot.
-    """
+    """Return what a process that uses the device must write to; CUDA names its threads through /proc/self."""
     if device != "cuda":
         return ["/dev/null"]
     return ["/dev/null", "/dev/shm", "/proc/self", *sorted(str(p) for p in Path("/dev").glob("nvidia*"))]

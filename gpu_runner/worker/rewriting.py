@@ -45,10 +45,7 @@ _KERNEL = re.compile(r"async_compile\.triton\('\w+', '''(.*?)'''", re.DOTALL)
 
 
 def parts(x: torch.Tensor) -> torch.Tensor:
-    """Return three tensors of bf16, stacked, the sum of which is an fp32 tensor; its strides stay in order.
-
-    They are cut by their bits: Inductor leaves out a cast to bf16 and back.
-    """
+    """Return three bf16 tensors, stacked, the sum of which is an fp32 one; cut by bits, as Inductor drops casts."""
 
     def top(value: torch.Tensor) -> torch.Tensor:
         return ((value.view(torch.int32) + _ROUND) & _TOP_HALF).view(torch.float32)

@@ -75,10 +75,7 @@ def _wake_meta() -> None:
 
 @cache
 def wake_inductor() -> None:
-    """Import torch's Inductor; for the CPU device, have it try which vector instructions compile, 14 s in all.
-
-    With a GPU, the import asks whether there is one, which would open it; that is answered here.
-    """
+    """Import torch's Inductor, without opening a GPU; for the CPU device, try vector instructions, 14 s in all."""
     import torch
 
     with contextlib.suppress(Exception):  # the child says what is missing

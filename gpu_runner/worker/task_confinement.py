@@ -1,7 +1,4 @@
-"""Confinement of a task's own code: its reference, inputs and helpers are no more trusted than a candidate.
-
-A job that runs such code has a folder beside its log. The process confines itself before the first line of the task.
-"""
+"""Confinement of a task's own code, which is no more trusted than a candidate's: in a folder beside the job's log."""
 
 from __future__ import annotations
 
@@ -164,10 +161,7 @@ def _use_device(how: Confinement) -> None:
 def run_confined(
     job: WorkerJob, kind: DeviceKind, work: Callable[[], object], reads: Sequence[str] = (), reserved: int = 0
 ) -> Any:
-    """Have a task's code run in a confined child; return what `work` returns, as data. Early ends are `TaskFailure`s.
-
-    `reads` and `reserved` are as in `confine_task`.
-    """
+    """Have a task's code run in a confined child; return what `work` returns, as data, or `TaskFailure`."""
     folder, device = job_folder(job), device_of(kind)
     with tempfile.TemporaryFile() as report:
 

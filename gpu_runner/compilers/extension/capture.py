@@ -61,7 +61,6 @@ class Collector:
         self.builds: dict[str, tuple[str, Future[ExtensionBuild]]] = {}
 
     def run(self, directory: str, verbose: bool, error_prefix: str) -> None:
-        del verbose
         source = Path(directory)
         key = torch_build.fingerprint(source)
         if key not in self.builds:
@@ -92,10 +91,7 @@ class Collector:
 
 
 def compile_candidate(candidate: Candidate, target: Target, folder: Path) -> dict[str, Any]:
-    """Build a Python candidate's extensions into `folder` and return its manifest; raises `CompileError`.
-
-    A manifest without extensions leaves the module to build for itself.
-    """
+    """Build a Python candidate's extensions into `folder` and return its manifest; raises `CompileError`."""
     set_arch(arch_list(target))
     # Nothing here may use the GPU, which somebody else may be measuring on.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""

@@ -1,7 +1,4 @@
-"""Torch's own way to build an extension: hooks after it has written its Ninja file, and the recipe in that file.
-
-Everything before that point stays torch's: arguments, names, versions, flags, generated bindings.
-"""
+"""Torch's own way to build an extension: hooks after it has written its Ninja file, and the recipe in that file."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Server that answers frames: an executor of this machine, its failures as values, its artefacts by content.
-
-The first request is `open`; the end of the stream ends everything.
-"""
+"""Server that answers frames, `open` first: an executor of this machine, errors as values, artefacts by content."""
 
 from __future__ import annotations
 
