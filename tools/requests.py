@@ -232,17 +232,18 @@ class TuneRequest(Part):
         "further. One of them is chosen only where it was measured and its results compared.",
     )
     table: FilePath | None = Field(
-        default=None, description="File, or folder for Triton's cache, to write the best configuration of each call to."
+        default=None,
+        description="File, or folder for triton and helion, to write the best configuration of each call to.",
     )
-    format: Literal["forewarp", "vllm", "triton"] = Field(
+    format: Literal["forewarp", "vllm", "triton", "helion"] = Field(
         default="forewarp",
         description="Format of the table; vllm is that of the fused mixtures of experts in vLLM and SGLang, triton the "
-        "cache of autotuners with cache_results=True.",
+        "cache of autotuners with cache_results=True, helion files for helion.Config.load.",
     )
     against: FilePath | None = Field(
         default=None,
-        description="Table in use so far, of forewarp or vLLM: speed-ups are over its configurations, which are "
-        "measured, too, instead of over the file's first one.",
+        description="Table in use so far, of forewarp, vLLM or Helion: speed-ups are over its configurations, which "
+        "are measured, too, instead of over the file's first one.",
     )
     python: FilePath | None = Field(default=None, description="Python that has the file's own torch and Triton.")
 

@@ -28,7 +28,15 @@ from forewarp.tools import sources
 from forewarp.tools.inspect_kernel import choose_target
 from forewarp.tools.parts import SCHEMA_VERSION, ChosenConfiguration, Device, OnStage, Part, unwatched
 from forewarp.tools.requests import CHOICES_NAME, USUALLY_COMPILED, USUALLY_MEASURED, TuneRequest
-from forewarp.tools.tuned_tables import TableInUse, check_vllm, check_writable, own_table, vllm_keys, vllm_table
+from forewarp.tools.tuned_tables import (
+    TableInUse,
+    check_vllm,
+    check_writable,
+    helion_files,
+    own_table,
+    vllm_keys,
+    vllm_table,
+)
 from forewarp.tuning import forecasts
 from forewarp.tuning.counting import NotCounted
 from forewarp.tuning.jobs import Observed
@@ -139,7 +147,7 @@ class TuneJob:
         if request.format != "forewarp" and request.table is None:
             raise UsageError(f"--format {request.format} is the form of a table", hint="name its file with --table")
         if request.table is not None:
-            check_writable(Path(request.table).expanduser(), folder=request.format == "triton")
+            check_writable(Path(request.table).expanduser(), folder=request.format in ("triton", "helion"))
         self._keys = vllm_keys(request.calls) if request.format == "vllm" else {}
         used = request.against
         self._used = TableInUse(Path(used).expanduser(), request.calls) if used is not None else None
@@ -305,6 +313,11 @@ class TuneJob:
                 for one in tuned:
                     if problem := self._tuner.keep_timings(one, path):
                         self._problems.append(f"{one.observed.space.kernel} in {one.observed.call}: {problem}")
+                (path / "forewarp.evidence.json").write_text(own)
+            case "helion":
+                path.mkdir(parents=True, exist_ok=True)
+                for name, text in helion_files(tuned).items():
+                    (path / name).write_text(text)
                 (path / "forewarp.evidence.json").write_text(own)
 
 

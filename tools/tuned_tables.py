@@ -1,4 +1,4 @@
-"""Tables of tuned configurations: forewarp's own, vLLM's and Triton's, and the table that is in use so far."""
+"""Tables of tuned configurations: forewarp's own, vLLM's, Triton's and Helion's, and the one that is in use so far."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from forewarp.tuning.tuner import Tried, Tuned
 VLLM_NAMES = {"BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "SPLIT_K"}
 """Meta-parameters of the kernels that vLLM and SGLang read tables for."""
 _NUMBER = re.compile(r"\b\d+\b")
+_FORMS = "pass a table of forewarp or vLLM, or a configuration that Helion saved"
 
 
 def as_config(c: Configuration) -> dict[str, Any]:
@@ -97,6 +98,17 @@ def vllm_table(tuned: Sequence[Tuned], keys: Mapping[str, int]) -> dict[str, Any
     return {str(key): best[key] for key in sorted(best)}
 
 
+def helion_files(tuned: Sequence[Tuned]) -> dict[str, str]:
+    """Return the best configurations as `helion.Config` loads them, by the names of files, one per kernel and call."""
+    files: dict[str, str] = {}
+    for t in tuned:
+        kernel = t.observed.space.kernel
+        number = sum(name.startswith(f"{kernel}.") for name in files) + 1
+        name = f"{kernel}.{number}.json" if number > 1 else f"{kernel}.json"
+        files[name] = json.dumps(as_config(t.observed.space.configurations[t.best.place]), indent=2)
+    return files
+
+
 def check_writable(path: Path, what: str = "table", *, folder: bool = False) -> None:
     """Make the folder that a file is written to, or that it is; raises `UsageError` where it cannot be written."""
     parent = path if folder else path.parent
@@ -108,7 +120,7 @@ def check_writable(path: Path, what: str = "table", *, folder: bool = False) -> 
 
 
 class TableInUse:
-    """A table that a project uses so far: of forewarp's own form, or of vLLM's."""
+    """A table that a project uses so far: of forewarp's own form, of vLLM's, or a configuration of Helion's."""
 
     def __init__(self, path: Path, calls: Sequence[str]) -> None:
         """Raises `UsageError` where the file is no such table, or is vLLM's and the calls have no key of it."""
@@ -116,10 +128,13 @@ class TableInUse:
             data: dict[str, Any] = json.loads(path.read_text())
             self._rows: list[dict[str, Any]] = data.get("kernels", [])
             self._by_key = {int(n): dict(row) for n, row in data.items() if n.isdecimal()}
+            listed = self._rows or self._by_key
+            # Helion's cache has a configuration's text beside what it was found for; its files have no more than that.
+            self._only: dict[str, Any] = {} if listed else json.loads(data["config"]) if "config" in data else data
         except (OSError, ValueError, TypeError, AttributeError) as e:
-            raise UsageError(f"{path} is no table of configurations: {e}", hint="pass one of forewarp or vLLM") from e
-        if not self._rows and not self._by_key:
-            raise UsageError(f"{path} has no configurations", hint="pass a table of forewarp or vLLM")
+            raise UsageError(f"{path} is no table of configurations: {e}", hint=_FORMS) from e
+        if not listed and not self._only:
+            raise UsageError(f"{path} has no configurations", hint=_FORMS)
         self._keys = vllm_keys(calls) if self._by_key else {}
 
     def place(self, one: Observed) -> int | None:
@@ -127,11 +142,11 @@ class TableInUse:
 
         Of vLLM's tables the nearest number of tokens counts, as it does there.
         """
-        config: dict[str, Any] | None = next((r["configuration"] for r in self._rows if _is_of(r, one)), None)
+        config: dict[str, Any] | None = next((r["configuration"] for r in self._rows if _is_of(r, one)), self._only)
         if one.call in self._keys:
             tokens = self._keys[one.call]
             config = self._by_key[min(self._by_key, key=lambda n: abs(n - tokens))]
-        if config is None:
+        if not config:
             return None
         whole = {"num_warps": 4, "num_stages": 3, **config}
         listed = one.space.configurations[: one.listed]

@@ -135,6 +135,21 @@ def test_speed_ups_are_over_the_table_in_use(named_as_in_vllm: Path, tmp_path: P
         tabled(named_as_in_vllm, tmp_path / "own.json", against=str(used))
 
 
+@pytest.mark.slow
+def test_configurations_of_helion_are_written_and_taken_for_the_table_in_use(
+    named_as_in_vllm: Path, tmp_path: Path
+) -> None:
+    found = tabled(named_as_in_vllm, tmp_path, format="helion")
+    assert {p.name for p in tmp_path.iterdir()} == {"scale.json", "scale.2.json", "forewarp.evidence.json"}
+    saved = json.loads((tmp_path / "scale.json").read_text())
+    assert set(saved) == {"BLOCK_SIZE_M", "num_warps", "num_stages"}
+    entry = tmp_path / "entry.best_config"
+    entry.write_text(json.dumps({"config": json.dumps(saved), "key": {"type": "", "fields": {}}}))
+    for used in (tmp_path / "scale.json", entry):
+        again = tabled(named_as_in_vllm, tmp_path / "own.json", against=str(used))
+        assert {k.baseline for k in again.kernels} == {found.kernels[0].best.configuration}
+
+
 def locked(path: Path, lock: Path, **more: Any) -> TuneResult:
     fields: dict[str, Any] = {"calls": ["run(4096)"], "target": "h200", "lock": str(lock)}
     return tune_file(TuneRequest(file=str(path), **fields | more))
