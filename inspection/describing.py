@@ -77,7 +77,10 @@ def _without_device(
             loaded = load_problem(job, workload, 0)
             drawn = loaded.inputs(0, "cpu")
             with shapes_only(mode):
-                values = [_without_elements(v) if isinstance(v, torch.Tensor) else v for v in drawn]
+                values = [
+                    torch.empty_strided(v.shape, v.stride(), dtype=v.dtype) if isinstance(v, torch.Tensor) else v
+                    for v in drawn
+                ]
                 return describe(loaded, "cpu", flops=flops, real=False, values=values)
 
     def by_values() -> Signature:
@@ -105,10 +108,6 @@ def _without_device(
         + "\n".join(problems)
         + "\nGive the task a smaller workload, or use a machine with a GPU"
     )
-
-
-def _without_elements(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype)
 
 
 def _bounded(describe: Callable[[], Signature], size: int | None, seconds: float = VALUES_S) -> Signature:

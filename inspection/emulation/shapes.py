@@ -117,7 +117,8 @@ class Shrinker:
             if known > _LARGE:
                 return Size(_BEYOND + known, 0)
             signature = self._described(workload)
-            return Size(_elements(signature), self._programs(signature))
+            tensors = (*signature.inputs, *signature.params, *signature.outputs)
+            return Size(sum(math.prod(t.shape) for t in tensors), self._programs(signature))
         except Exception as e:  # the reference's own code may refuse in any way
             self.why_not = f"{type(e).__name__}: {e}"
             return None
@@ -273,7 +274,3 @@ def _helps(fits: Callable[[Size], bool], before: Size, after: Size) -> bool:
     if elements == programs:
         return fewer_elements or fewer_programs
     return fewer_elements if elements else fewer_programs
-
-
-def _elements(signature: Signature) -> int:
-    return sum(math.prod(s.shape) for s in (*signature.inputs, *signature.params, *signature.outputs))

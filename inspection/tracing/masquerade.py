@@ -11,6 +11,7 @@ import re
 import types
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, cast
+from unittest import mock
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -112,18 +113,10 @@ def _itself(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
 @contextlib.contextmanager
 def replaced(changes: Sequence[tuple[Any, str, Any]]) -> Generator[None]:
     """Replace attributes (owner, name, value) within this context; those that were not there are removed again."""
-    nothing = object()
-    before = [(owner, name, vars(owner).get(name, nothing)) for owner, name, _ in changes]
-    try:
+    with contextlib.ExitStack() as stack:
         for owner, name, value in changes:
-            setattr(owner, name, value)
+            stack.enter_context(mock.patch.object(owner, name, value, create=True))
         yield
-    finally:
-        for owner, name, value in reversed(before):
-            if value is nothing:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, value)
 
 
 @contextlib.contextmanager

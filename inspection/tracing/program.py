@@ -72,7 +72,8 @@ def trace(job: TraceJob, answer: Channel) -> None:
 
 def trace_workload(job: TraceJob, workload: Workload, signature: Signature) -> WorkloadTrace:
     """Trace one workload, with values where they fit, else by shapes; the other way if that does not get through."""
-    size = sum(_bytes(s) for s in (*signature.inputs, *signature.params, *signature.outputs))
+    specs = (*signature.inputs, *signature.params, *signature.outputs)
+    size = sum(math.prod(s.shape) * getattr(torch, s.dtype).itemsize for s in specs)
     order: list[Strategy] = ["cpu", "fake"] if size <= MOST_BYTES else ["fake", "cpu"]
     started = time.process_time()
     first = run(job, workload, signature, order[0])
@@ -268,10 +269,6 @@ def _plain(result: Any) -> list[torch.Tensor]:
     """Return the outputs; without values, tensors are of a class of their own, which `outputs_of` does not know."""
     values: list[Any] = list(result) if isinstance(result, tuple | list) else [result]
     return values if values and len(_tensors(values)) == len(values) else outputs_of(result)
-
-
-def _bytes(spec: TensorSpec) -> int:
-    return math.prod(spec.shape) * getattr(torch, spec.dtype).itemsize
 
 
 @contextlib.contextmanager

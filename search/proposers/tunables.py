@@ -126,7 +126,8 @@ def _idea(
     mates = [c for c in good if c.source == parent.source and c.sha256 != parent.sha256]
     if way < 0.2 and mates:
         mate = rng.choice(mates)
-        tunables, operator, other = _cross(parent, mate, rng), "cross", mate.sha256
+        tunables = {name: rng.choice((v, mate.tunables.get(name, v))) for name, v in parent.tunables.items()}
+        operator, other = "cross", mate.sha256
     else:
         tunables, operator, other = _neighbour(space.plan, parent.tunables, rng), "neighbour", ""
     return (space.at(tunables), operator, parent.sha256, other) if space.plan.allows(tunables) else None
@@ -150,10 +151,6 @@ def _neighbour(plan: plans.LaunchPlan, tunables: Mapping[str, int], rng: random.
         place = ordered.index(moved[name])
         moved[name] = rng.choice(ordered[max(place - 1, 0) : place] + ordered[place + 1 : place + 2])
     return moved
-
-
-def _cross(a: Candidate, b: Candidate, rng: random.Random) -> dict[str, int]:
-    return {name: rng.choice((value, b.tunables.get(name, value))) for name, value in a.tunables.items()}
 
 
 def _spaces(candidates: Sequence[Candidate]) -> dict[tuple[str, str], _Space]:

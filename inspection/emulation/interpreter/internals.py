@@ -134,9 +134,9 @@ class Kernels:
         return run
 
 
-def line_in(path: str, depth: int = 2) -> int:
+def line_in(path: str) -> int:
     """Return the line of the innermost frame of the caller's that runs code of a file; 0 where there is none."""
-    frame: FrameType | None = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
+    frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and frame.f_code.co_filename != path:
         frame = frame.f_back
     return frame.f_lineno if frame is not None else 0

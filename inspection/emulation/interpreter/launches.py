@@ -220,9 +220,6 @@ class _Unfilled(OperationMode):
             self.tensors = [t for t in self.tensors if storage_of(t) not in touched]
         return result
 
-    def leaves_open(self, tensor: torch.Tensor) -> bool:
-        return storage_of(tensor) in map(storage_of, self.tensors)
-
 
 class ModuleRun(KernelRun):
     """A module on CPU tensors that pass for CUDA tensors; each of its kernels is run as it is launched."""
@@ -286,7 +283,7 @@ class ModuleRun(KernelRun):
                 outputs = tensors_of(tree_leaves(call(*values)))
             for number, output in enumerate(outputs):
                 known = self._known.get(self._allocation(output)[0])
-                if known is not None and unfilled.leaves_open(output):
+                if known is not None and storage_of(output) in map(storage_of, unfilled.tensors):
                     size = min(output.numel() * output.element_size(), len(known[0].content))
                     self._open[f"output {number}"] = known[0], size
 

@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -212,14 +212,13 @@ def _rank(node: ast.AST, name: str) -> int:
             value = value.func
         return isinstance(value, ast.Attribute) and value.attr in attributes and ast.unparse(value.value) == name
 
-    def number(value: ast.AST) -> int:
-        if (
-            isinstance(value, ast.UnaryOp)
-            and isinstance(value.op, ast.USub)
-            and isinstance(value.operand, ast.Constant)
-        ):
-            return int(value.operand.value) if isinstance(value.operand.value, int) else 0
-        return value.value + 1 if isinstance(value, ast.Constant) and type(value.value) is int else 0
+    def number(value: ast.expr) -> int:
+        """Return the rank that a tensor with this axis has at least."""
+        try:
+            axis = ast.literal_eval(value)
+        except ValueError:
+            return 0
+        return 0 if type(axis) is not int else -axis if axis < 0 else axis + 1
 
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
         pairs = [(node.targets[0], node.value)]
@@ -266,7 +265,7 @@ def _plain(parameter: inspect.Parameter, attempt: ArgumentGuess, size: int) -> A
         return (1, 1)
     if parameter.name in ("shape", "size"):
         return (size, size)
-    return arguments.scalar(parameter.name, said, replace(attempt, flag=attempt.flag), size)
+    return arguments.scalar(parameter.name, said, attempt, size)
 
 
 def _apply(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:

@@ -6,8 +6,8 @@ import ast
 import contextlib
 import inspect
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +207,7 @@ class _Tracer:
             reasons: list[str] = []
             for attempt in arguments.KERNEL_ATTEMPTS:
                 problem = self._bounded(
-                    name, lambda k=kernel, n=name, a=attempt: self._alone(k, self.text.jitted[n], a)
+                    name, lambda k=kernel, n=name, a=attempt: self._alone(*k, self.text.jitted[n], a)
                 )
                 if name in self.refusals.reasons:
                     problem = self.refusals.reasons.pop(name)
@@ -222,11 +222,13 @@ class _Tracer:
         if launches:
             self._add(GUESSED, replace(taken, launches=launches, problems=(), calls=()))
 
-    def _alone(self, kernel: _Jitted, text: KernelText, attempt: ArgumentGuess) -> None:
+    def _alone(
+        self, function: Any, options: dict[str, Any], rules: Mapping[str, Any], text: KernelText, attempt: ArgumentGuess
+    ) -> None:
         import triton.language as tl
 
         sizes = [p for p in text.parameters if p.constexpr and "BLOCK" in p.name.upper()]
-        options = dict(kernel.options)
+        options = dict(options)
         values: dict[str, Any] = {}
         for p in text.parameters:
             if p.name in self.given:
@@ -234,10 +236,10 @@ class _Tracer:
                 values[p.name] = arguments.make(value, p.name) if isinstance(value, Tensor) else value
             elif p.name in options:
                 values[p.name] = options.pop(p.name)
-            elif p.name in kernel.rules:
+            elif p.name in rules:
                 continue
             elif p.default:
-                values[p.name] = inspect.signature(kernel.function.fn).parameters[p.name].default
+                values[p.name] = inspect.signature(function.fn).parameters[p.name].default
             elif p.constexpr:
                 value = arguments.constant(p.name, attempt, tiles=text.tiles, blocks=len(sizes))
                 is_type = isinstance(value, str) and value.startswith("dtype:")
@@ -247,10 +249,10 @@ class _Tracer:
                 values[p.name] = torch.empty(4096, dtype=getattr(torch, dtype))
             else:
                 values[p.name] = arguments.scalar(p.name, p.annotation, attempt)
-        for name, rule in kernel.rules.items():
+        for name, rule in rules.items():
             values[name] = rule({**values, **options})
         values |= {n: v for n, v in options.items() if v is not None}
-        kernel.function.run(grid=(1,), warmup=False, **values)
+        function.run(grid=(1,), warmup=False, **values)
 
 
 def _compiled(trace: WorkloadTrace) -> list[str]:
@@ -258,16 +260,8 @@ def _compiled(trace: WorkloadTrace) -> list[str]:
     return list(dict.fromkeys(e.kernel for e in (*trace.launches, *trace.backward) if e.cubin))
 
 
-@dataclass(frozen=True, slots=True)
-class _Jitted:
-    """A kernel under its decorators: the JITFunction, an autotuner's first configuration, heuristics."""
-
-    function: Any
-    options: dict[str, Any]
-    rules: dict[str, Any]
-
-
-def _jitted(value: Any) -> _Jitted | None:
+def _jitted(value: Any) -> tuple[Any, dict[str, Any], dict[str, Any]] | None:
+    """Return the JITFunction under a kernel's decorators, an autotuner's first configuration, and heuristics."""
     from triton.runtime.autotuner import Autotuner, Heuristics
     from triton.runtime.jit import JITFunction
 
@@ -275,7 +269,7 @@ def _jitted(value: Any) -> _Jitted | None:
     rules: dict[str, Any] = {}
     for _ in range(8):
         if isinstance(value, JITFunction):
-            return _Jitted(value, options, rules)
+            return value, options, rules
         if isinstance(value, Autotuner) and value.configs:
             options |= value.configs[0].all_kwargs()
         if isinstance(value, Heuristics):

@@ -24,7 +24,6 @@ from forewarp.gpu_runner.worker.toolchain import private
 from forewarp.inspection.tracing.values import SourceFile
 
 _NAME = "inspected_file"
-_JIT = ("jit",)
 Bounded = Callable[[str, Callable[[], object]], str]
 """Run a named action within its time; return what went wrong, else ""."""
 
@@ -176,7 +175,7 @@ def _run(statement: ast.stmt, loaded: LoadedFile, bounded: Bounded) -> None:
     problem = attempt(statement)
     # A decorator that is not there, such as a library's cache of kernels, need not cost the kernel.
     while problem and isinstance(statement, ast.FunctionDef) and len(statement.decorator_list) > 1:
-        if any(word in ast.unparse(statement.decorator_list[0]) for word in _JIT):
+        if "jit" in ast.unparse(statement.decorator_list[0]):
             break
         statement.decorator_list.pop(0)
         loaded.problems.append(f"{problem}; {statement.name} is taken without its first decorator")
