@@ -6,7 +6,6 @@ normal form of its own, for finding duplicates within a run.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import tomllib
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from forewarp.core.values import Candidate, Language
+from forewarp.core.values import Candidate, Language, digest
 
 _PLAN = re.compile(r'\A\s*(/\*|"""|\'\'\')\s*forewarp\s*\n(.*?)(\*/|"""|\'\'\')', re.DOTALL)
 _PYTHON = re.compile(
@@ -55,7 +54,7 @@ def keys(candidate: Candidate) -> Keys:
     """Return the three hashes of a candidate, each a hexadecimal SHA-256."""
     text, launches, program = _program(candidate.source, candidate.language)
     chosen = json.dumps(dict(sorted(candidate.tunables.items())))
-    return Keys(text, launches, program, _digest(program, chosen))
+    return Keys(text, launches, program, digest(program, chosen))
 
 
 def without_comments(source: str, language: Language) -> str:
@@ -83,8 +82,8 @@ def _program(source: str, language: Language) -> tuple[str, str, str]:
     match = _PLAN.match(source)
     body = _stripped(source[match.end() :] if match else source, language)
     normal = _normal_c(body) if language in ("cuda", "cpp") else _normal_python(body)
-    launches = _digest(_launches(match[2])) if match else ""
-    return _digest(language, normal), launches, _digest(language, normal, launches)
+    launches = digest(_launches(match[2])) if match else ""
+    return digest(language, normal), launches, digest(language, normal, launches)
 
 
 def _launches(plan: str) -> str:
@@ -228,7 +227,3 @@ def _squeezed(strings: re.Pattern[str], code: str) -> str:
         place = match.end()
     parts.append(_TIGHT.sub("", " ".join(code[place:].replace("\\\n", " ").split())))
     return "".join(parts)
-
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,14 @@ from forewarp.surrogate import replies
 from forewarp.surrogate.questions import Shown, question, system_prompt
 from forewarp.training import chat
 from forewarp.training.config import Config
-from forewarp.training.model import Answerer, base_model, package
+from forewarp.training.model import Answerer, base_model
 
 
 def with_adapter(config: Config, adapter: Path) -> Any:
     """Return the base model with a saved adapter, or the saved model itself where all weights were trained."""
     if not config.lora:
         return base_model(config.model_copy(update={"base": str(adapter)}))
-    return package("peft").PeftModel.from_pretrained(base_model(config), str(adapter))
+    return import_module("peft").PeftModel.from_pretrained(base_model(config), str(adapter))
 
 
 class ModelForecaster:

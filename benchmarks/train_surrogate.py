@@ -23,7 +23,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +209,7 @@ def make_base(args: argparse.Namespace) -> None:
     seeds = range(args.base_seed + 1000, args.base_seed + 1000 + args.draws)
     draws = [run.fitting(settings, tokens, run.ask(settings, recorded["train"], seed)) for seed in seeds]
     warm = Warm(args.epochs, args.whole, args.warm_rate, args.warm_batch, args.base_seed)
-    model.package("transformers").set_seed(args.base_seed)
+    import_module("transformers").set_seed(args.base_seed)
     built = model.base_model(settings)
     data = warm_start.dataset(warm, draws, rows.climatology(recorded["train"]), tokens)
     warm_start.train(warm, args.work / "warm-trainer", built, tokens, data)

@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from forewarp.core import bins
 from forewarp.surrogate.questions import name_of
 from forewarp.surrogate.replies import OneForecast, SpeedupForecasts
 from forewarp.training import chat
-from forewarp.training.model import computed_again, package, without_printing
+from forewarp.training.model import computed_again, without_printing
 from forewarp.training.rows import PromptRow
 
 VALID, INVALID = 0.95, 0.10
@@ -89,8 +90,8 @@ def dataset(warm: Warm, draws: Sequence[Sequence[PromptRow]], climatology: Seque
             before, after = tokenizer([text, whole.removeprefix(text)], add_special_tokens=False)["input_ids"]
             unlearned = before if epoch < warm.whole else [NO_LABEL] * len(before)
             examples.append({"input_ids": before + after, "labels": unlearned + after})
-        epochs.append(package("datasets").Dataset.from_list(examples))
-    return package("datasets").concatenate_datasets(epochs)
+        epochs.append(import_module("datasets").Dataset.from_list(examples))
+    return import_module("datasets").concatenate_datasets(epochs)
 
 
 def train(warm: Warm, folder: Path, model: Any, tokenizer: Any, data: Any) -> None:
@@ -98,7 +99,7 @@ def train(warm: Warm, folder: Path, model: Any, tokenizer: Any, data: Any) -> No
     import torch
 
     cuda = torch.cuda.is_available()
-    args = package("trl").SFTConfig(
+    args = import_module("trl").SFTConfig(
         output_dir=str(folder),
         num_train_epochs=1,
         per_device_train_batch_size=warm.batch,
@@ -117,5 +118,5 @@ def train(warm: Warm, folder: Path, model: Any, tokenizer: Any, data: Any) -> No
         disable_tqdm=True,
         seed=warm.seed,
     )
-    made = package("trl").SFTTrainer(model=model, args=args, train_dataset=data, processing_class=tokenizer)
+    made = import_module("trl").SFTTrainer(model=model, args=args, train_dataset=data, processing_class=tokenizer)
     without_printing(made).train()

@@ -43,7 +43,7 @@ Z80 = 1.2815515655446004
 """Half-width of a normal's central 80 % interval, in standard deviations."""
 
 
-def _digest(*parts: str) -> str:
+def digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -183,7 +183,7 @@ class Candidate(_Identified):
         try:
             return self._sha256
         except AttributeError:
-            made = _digest(self.language, self.source, json.dumps(dict(sorted(self.tunables.items()))))
+            made = digest(self.language, self.source, json.dumps(dict(sorted(self.tunables.items()))))
             object.__setattr__(self, "_sha256", made)
             return made
 
@@ -236,7 +236,7 @@ class Task:
             problem.append("TF32 accepted")
         if self.gradients:
             problem.append({"gradients": self.gradients})
-        return _digest(self.reference, json.dumps(problem, sort_keys=True))
+        return digest(self.reference, json.dumps(problem, sort_keys=True))
 
 
 @dataclass(frozen=True, slots=True)

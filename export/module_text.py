@@ -22,6 +22,7 @@ from forewarp.gpu_runner.formats.plan import ResolvedLaunch, ResolvedPlan
 from forewarp.gpu_runner.formats.python_text import bindings, replaced
 
 _PARTS = Path(drop_in.__file__).parent
+_IMPORTS = ast.Import, ast.ImportFrom
 # What is not a type of its own to Triton's run time: whole numbers that fit 32 bits, and all floats, are narrow there.
 _WIDE = {"i64": '"i64"', "f64": '"fp64"'}
 _MODES = re.compile(r"\btraining\b|dropout|batch_?norm|instance_?norm", re.IGNORECASE)
@@ -280,23 +281,19 @@ def docstring(evidence: Sequence[str]) -> str:
     return f'"""{text}\n"""'
 
 
-def _cut(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Import | ast.ImportFrom)
-
-
 def _imports(text: str) -> list[str]:
     """Return the import lines at a text's top level, but for those of the future."""
-    nodes = [n for n in ast.parse(text).body if _cut(n)]
+    nodes = [n for n in ast.parse(text).body if isinstance(n, _IMPORTS)]
     return [ast.unparse(n) for n in nodes if not (isinstance(n, ast.ImportFrom) and n.module == "__future__")]
 
 
 def _body(text: str) -> str:
     """Return a text without its docstring and its imports, as far as these stand on lines of their own."""
     lines, nodes = text.splitlines(), ast.parse(text).body
-    others = {n.lineno for n in nodes if not _cut(n)}
+    others = {n.lineno for n in nodes if not isinstance(n, _IMPORTS)}
     for index, node in reversed(list(enumerate(nodes))):
         docstring = index == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if docstring or (_cut(node) and node.lineno not in others):
+        if docstring or (isinstance(node, _IMPORTS) and node.lineno not in others):
             del lines[node.lineno - 1 : node.end_lineno]
     return "\n".join(line for line in lines if not line.startswith("# pyright:")).strip("\n")
 

@@ -17,6 +17,7 @@ from torch._ops import HigherOrderOperator
 from torch.utils import _pytree as pytree
 
 from forewarp.core.values import Operation
+from forewarp.gpu_runner.worker.nest import storage_of
 from forewarp.gpu_runner.worker.operations import Seen
 from forewarp.gpu_runner.worker.problem import ReferenceFailed
 from forewarp.gpu_runner.worker.tracebacks import first_line
@@ -255,9 +256,9 @@ class _Recorder:
 
     def _base(self, value: Any, uses: Sequence[str]) -> str | None:
         """Return the owner of the memory that a value shares with what it was made of; None if it shares none."""
-        made = {_storage(t) for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor)}
+        made = {storage_of(t) for t in pytree.tree_leaves(value) if isinstance(t, torch.Tensor)}
         for name in uses:
-            if made & {_storage(t) for t in pytree.tree_leaves(self._env[name]) if isinstance(t, torch.Tensor)}:
+            if made & {storage_of(t) for t in pytree.tree_leaves(self._env[name]) if isinstance(t, torch.Tensor)}:
                 return self.facts[name].base
         return None
 
@@ -330,7 +331,3 @@ def _facts(
     size = value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
     spec = tuple((tuple(t.shape), t.stride(), str(t.dtype)) for t in tensors)
     return ValueFacts(base, size, spec, operation, operations, random)
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)  # pyright: ignore[reportPrivateUsage]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from forewarp.core.errors import UsageError
 from forewarp.training import chat, scoring
 from forewarp.training.config import Config
-from forewarp.training.model import computed_again, package, without_printing
+from forewarp.training.model import computed_again, without_printing
 from forewarp.training.rows import PromptRow
 
 Logged = Callable[[str, float], None]
@@ -40,7 +41,7 @@ def settings(config: Config, folder: Path) -> Any:
     if g.vllm:
         vllm = {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": g.vllm_memory}
         vllm |= {"vllm_enable_sleep_mode": True, "vllm_max_model_length": g.prompt_tokens + g.reply_tokens}
-    return package("trl").GRPOConfig(
+    return import_module("trl").GRPOConfig(
         output_dir=str(folder),
         max_steps=g.steps,
         num_generations=g.group,
@@ -92,7 +93,7 @@ def reward_function(config: Config) -> Callable[..., list[float | None]]:
 
 def dataset(rows: Sequence[PromptRow], tokenizer: Any) -> Any:
     """Return prompts with measured outcomes, in the order in which they are learned from."""
-    return package("datasets").Dataset.from_list(
+    return import_module("datasets").Dataset.from_list(
         [
             {
                 "prompt": chat.prompt(tokenizer, r.system, r.user),
@@ -107,7 +108,7 @@ def trainer(
     config: Config, folder: Path, model: Any, tokenizer: Any, rows: Sequence[PromptRow], callbacks: list[Any]
 ) -> Any:
     """Return TRL's trainer over these rows, which must be as many as all steps together ask about."""
-    made = package("trl").GRPOTrainer(
+    made = import_module("trl").GRPOTrainer(
         model=model,
         reward_funcs=[reward_function(config)],
         args=settings(config, folder),

@@ -26,26 +26,22 @@ def need() -> None:
 
 def computed_again(on: bool) -> dict[str, bool]:
     """Return the trainers' switch for computing activations again instead of keeping them; transformers renamed it."""
-    new = hasattr(package("transformers").TrainingArguments, "activation_checkpointing")
+    new = hasattr(import_module("transformers").TrainingArguments, "activation_checkpointing")
     return {"activation_checkpointing" if new else "gradient_checkpointing": on}
 
 
 def without_printing(trainer: Any) -> Any:
     """Return the trainer with its printing turned off: its log goes into the journal, and stdout is for results."""
-    transformers = package("transformers")
+    transformers = import_module("transformers")
     transformers.utils.logging.disable_progress_bar()
     trainer.remove_callback(transformers.PrinterCallback)
     return trainer
 
 
-def package(name: str) -> Any:
-    return import_module(name)
-
-
 def tokenizer(base: str) -> Any:
     """Return the base model's tokenizer, with a padding token. Raises `ModelError` where there is no such model."""
     try:
-        made = package("transformers").AutoTokenizer.from_pretrained(base)
+        made = import_module("transformers").AutoTokenizer.from_pretrained(base)
     except (OSError, ValueError) as e:
         raise ModelError(
             f"there is no model at {base}: {str(e).splitlines()[0]}",
@@ -60,7 +56,7 @@ def base_model(config: Config) -> Any:
     """Return the base model, on a GPU if there is one, in the run's precision; MXFP4 is unpacked to be trained."""
     import torch
 
-    transformers = package("transformers")
+    transformers = import_module("transformers")
     settings: dict[str, Any] = {"dtype": getattr(torch, config.dtype)}
     if config.attention:
         settings["attn_implementation"] = config.attention
@@ -75,7 +71,7 @@ def adapted(model: Any, config: Config) -> Any:
     """Return the model with a fresh adapter, or the model itself where all weights are trained."""
     if not config.lora:
         return model
-    peft = package("peft")
+    peft = import_module("peft")
     made = peft.LoraConfig(
         r=config.lora.rank,
         lora_alpha=config.lora.alpha,

@@ -6,12 +6,13 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from forewarp.training import chat, scoring
 from forewarp.training.config import Config
-from forewarp.training.model import Answerer, package
+from forewarp.training.model import Answerer
 from forewarp.training.rows import PromptRow
 
 Note = Callable[[Mapping[str, Any]], None]
@@ -48,7 +49,7 @@ def watcher(
     climatology: Sequence[float],
 ) -> Any:
     """Return the callback that writes the journal and, every few steps, has the model answer the watched rows."""
-    callback = package("transformers").TrainerCallback
+    callback = import_module("transformers").TrainerCallback
 
     class Watcher(callback):
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:

@@ -8,7 +8,7 @@ import json
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from forewarp.archive.rows import RecordedRow
 from forewarp.core.errors import UsageError
 from forewarp.training import chat, config, grpo, model, progress, rows
 from forewarp.training.config import Config
-from forewarp.training.model import need, package
+from forewarp.training.model import need
 from forewarp.training.rows import PromptRow
 
 _PACKAGES = ("forewarp", "torch", "transformers", "trl", "peft", "datasets", "accelerate", "vllm")
@@ -98,11 +98,11 @@ def train(
     prompts = prompts or training_prompts(settings, tokenizer)
     journal = progress.Journal(out / "progress.jsonl", note)
     last = _last_checkpoint(out / "checkpoints")
-    package("transformers").set_seed(settings.seed)
+    import_module("transformers").set_seed(settings.seed)
     trained = model.adapted(model.base_model(settings), settings)
     if last is None and prompts.watch and settings.watch.first:
         journal.write("watch", 0, progress.look(settings, trained, tokenizer, prompts.watch, prompts.climatology))
-        package("transformers").set_seed(settings.seed)  # a look has no effect on later random draws
+        import_module("transformers").set_seed(settings.seed)  # a look has no effect on later random draws
     if settings.grpo.steps:
         watcher = progress.watcher(settings, journal, tokenizer, prompts.watch, prompts.climatology)
         trainer = grpo.trainer(settings, out / "checkpoints", trained, tokenizer, prompts.learn, [watcher])

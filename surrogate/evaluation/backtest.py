@@ -230,12 +230,11 @@ def group(shown: Sequence[RecordedRow], asked: Sequence[RecordedRow]) -> Group:
     best = max([1.0, *(r.measurement.believed or 0.0 for r in shown)])
     first = asked[0]
     subjects = tuple(Subject(r.candidate, r.build) for r in asked)
-    return Group(first.task, first.target, trials, subjects, tuple(_case_of(r, best) for r in asked))
-
-
-def _case_of(row: RecordedRow, incumbent: float) -> Case:
-    family = row.origin.family or row.task.family
-    return _case(row.task.name, row.target.name, family, row.candidate, row.measurement, incumbent)
+    cases = (
+        _case(r.task.name, r.target.name, r.origin.family or r.task.family, r.candidate, r.measurement, best)
+        for r in asked
+    )
+    return Group(first.task, first.target, trials, subjects, tuple(cases))
 
 
 def _case(
