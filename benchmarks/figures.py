@@ -861,6 +861,16 @@ def tuned() -> Iterator[Row]:
         )
 
 
+def per_second() -> Iterator[Row]:
+    """Configurations measured a second on an H200, compiled before."""
+    found = load("tune_per_second_h200.json")
+    for row in found["kernels"]:
+        rates = (f"{row['measured'] / row['seconds'][n]:.0f}" for n in ("per_second", "held_per_second", "plain"))
+        yield (f"`{row['kernel']}` {row['call'].removeprefix('run')}", f"{row['checked']} of {row['measured']}", *rates)
+    rates = (f"{found[n]:.0f}" for n in ("per_second", "held_per_second", "plain"))
+    yield ("all", "", *rates)
+
+
 MOE = (
     "tokens",
     "by forecasts, s",
@@ -1113,6 +1123,7 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "tune": (("order", "share of the best, nothing measured", "after 8 measured", "needed, median"), (tune,)),
     "tuned": (("kernel", "measured", "seconds", "chosen", "best recorded", "speed-up over the file's first"), (tuned,)),
     "first call": (("way", "seconds", "of Triton's own", "slowest kernel's time over Triton's choice"), (first_call,)),
+    "per second": (("kernel", "compared", "a second", "with the process's start", "plain script"), (per_second,)),
     "moe": (MOE, (moe,)),
     "inspecting": (MEASURED, (inspecting,)),
     "models": (
