@@ -9,10 +9,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from forewarp.core.errors import CandidateError, UsageError, WorkerError
+from forewarp.core.errors import CandidateError, DeviceError, UsageError, WorkerError
 from forewarp.core.protocols import Subject
 from forewarp.core.untrusted_text import clip
-from forewarp.core.values import Build, Candidate, Measurement, Task
+from forewarp.core.values import Build, Candidate, Measurement, Target, Task
 from forewarp.tools import session as sessions
 from forewarp.tools.measured import MeasureResult, result_of
 from forewarp.tools.parts import SCHEMA_VERSION, Kernel, OnStage, Part, Place, unwatched
@@ -72,6 +72,9 @@ def measure_kernel(
         except WorkerError as e:
             archive.add_lost(None, e.lost_s, f"measurement {number}")
             raise
+        if needs := _needs_a_gpu(executor.target, measurement):
+            what, _, hint = needs.partition("; ")
+            raise DeviceError(f"the kernel cannot run on {executor.target.name}: {what}", hint=hint)
         archive.finish_measurement(number, measurement, build)
         whole(measurement.log or build.log)
         return _result(opened, candidate, build, measurement, other, number)
@@ -90,7 +93,7 @@ def measure_kernels(
     with sessions.open_session(request.place, request.task, executors, **request.options) as opened:
         chosen = [_choose(k, opened, request.place, executors) for k in request.kernels]
         wanted = {c.sha256: c for c in chosen if isinstance(c, Candidate)}
-        results: dict[str, MeasureResult] = {}
+        results: dict[str, MeasureResult | str] = {}
         try:
             for sha256, result in _measured(opened, list(wanted.values()), other):
                 results[sha256] = result
@@ -98,11 +101,12 @@ def measure_kernels(
         except WorkerError as e:
             opened.archive.add_lost(None, e.lost_s, "measurement of several")
             raise
+    found = [c if isinstance(c, str) else results[c.sha256] for c in chosen]
     attempts = [
-        KernelResult(path=kernel.path or "", result=None, problem=found)
-        if isinstance(found, str)
-        else KernelResult(path=kernel.path or "", result=results[found.sha256])
-        for kernel, found in zip(request.kernels, chosen, strict=True)
+        KernelResult(path=kernel.path or "", result=None, problem=each)
+        if isinstance(each, str)
+        else KernelResult(path=kernel.path or "", result=each)
+        for kernel, each in zip(request.kernels, found, strict=True)
     ]
     return MeasureManyResult(summary=_summary(attempts, opened.task.name, other), kernels=attempts)
 
@@ -122,8 +126,8 @@ def _summary(attempts: list[KernelResult], task: str, other: Candidate | None) -
 
 def _measured(
     opened: Session, candidates: list[Candidate], other: Candidate | None
-) -> Iterator[tuple[str, MeasureResult]]:
-    """Measure and record each; yield identities with results in the order of measuring."""
+) -> Iterator[tuple[str, MeasureResult | str]]:
+    """Measure and record each; yield identities with results, or why there are none, in the order of measuring."""
     from forewarp.gpu_runner.pipeline import compile_threads, measure_all
 
     task, executor, archive = opened.task, opened.executor, opened.archive
@@ -139,9 +143,19 @@ def _measured(
     )
     for candidate, build, measurement in done:
         number = numbers.get(candidate.sha256)
+        if needs := _needs_a_gpu(executor.target, measurement):
+            yield candidate.sha256, needs
+            continue
         if number is not None:
             archive.finish_measurement(number, measurement, build)
         yield candidate.sha256, _result(opened, candidate, build, measurement if number else None, other, number)
+
+
+def _needs_a_gpu(target: Target, measurement: Measurement) -> str:
+    """Return why a module that launches Triton kernels cannot run on the CPU device; "" for others."""
+    from forewarp.gpu_runner.executors.verdicts import NEEDS_A_GPU
+
+    return NEEDS_A_GPU if target.kind == "cpu" and NEEDS_A_GPU in measurement.log.partition("\n")[0] else ""
 
 
 def _choose(kernel: Kernel, opened: Session, place: Place, executors: Executors | None) -> Candidate | str:

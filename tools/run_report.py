@@ -332,12 +332,12 @@ def usable(measured: MeasuredFigures | None) -> Interval | None:
 def oracles(document: SearchResult) -> str:
     """Return who answered for how many candidates, from the cheapest to the device, and what the paid ones cost."""
     asked = [
-        f"{t.tier} {t.candidates}{f' ({t.unread} unreadable)' if t.unread else ''}{wording.price(t.cost)}"
+        f"{t.candidates} forecast by {t.tier}{f' ({t.unread} unreadable)' if t.unread else ''}{wording.price(t.cost)}"
         for t in document.tiers
     ]
     if document.forecaster.startswith("cascade") and len(document.tiers) == 1:
         asked.append("no language model (each forecast's rationale says why)")
-    return ", ".join([*asked, f"measured {document.counts.measured}"])
+    return f"Candidates: {', '.join([*asked, f'{document.counts.measured} measured'])}"
 
 
 def _best(archive: Archive, found: RunSummary) -> BestKernel | None:

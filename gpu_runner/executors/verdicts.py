@@ -58,6 +58,9 @@ UNRESOLVED: Final = 0.1
 """Share of samples without a time beyond which there is no measurement."""
 NO_DRIVER: Final = "0 active drivers"
 """Part of Triton's error where a module launches a kernel on a machine without a GPU."""
+NEEDS_A_GPU: Final = (
+    "it launches Triton kernels, which need a GPU; without one, forecast it with --target, or inspect it with --check"
+)
 WIDEST: Final = 100.0
 """Quotient of an interval's ends beyond which it says nothing."""
 STOPPING_ERROR: Final = 0.01
@@ -148,11 +151,7 @@ def measurement_of(
         return measurement_without_times(status, log, target, anchor=anchor, phases=phases, device_s=reply.seconds)
     log = readable("\n".join(t for t in (judged.log, reply.log) if t))
     if target.kind == "cpu" and NO_DRIVER in log:
-        said = (
-            "error: it launches Triton kernels, which need a GPU; without one, forecast it with --target, or inspect "
-            "it with --check"
-        )
-        log = f"{said}\n{log}"
+        log = f"error: {NEEDS_A_GPU}\n{log}"
     if judged.status == MACHINE:
         raise short_of_memory(judged.log, lost_s=reply.seconds)
     if judged.status == "anchor_wrong":

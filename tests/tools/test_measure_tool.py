@@ -8,7 +8,7 @@ from support import synthetic_executor as synthetic
 from support.recorded_pool import record
 
 from forewarp.archive.store import Archive, default_path
-from forewarp.core.errors import CandidateError, TaskError, UsageError
+from forewarp.core.errors import CandidateError, DeviceError, TaskError, UsageError
 from forewarp.core.protocols import Executor
 from forewarp.core.values import Task
 from forewarp.gpu_runner.formats import candidate as candidates
@@ -164,6 +164,30 @@ def test_a_kernel_for_another_device_is_refused() -> None:
             '"""forewarp\ninputs=["x"]\noutputs=["y"]\n[[launch]]\nkernel="k"\nargs=[]\ngrid=[1]\n"""\n'
             "# triton: @triton.jit"
         )
+
+
+TRITON_MODULE = """import torch, triton
+@triton.jit
+def k(x):
+    pass
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        k[(1,)](x)
+        return x
+"""
+
+
+def test_a_module_of_triton_kernels_is_refused_on_a_cpu_and_not_recorded(tmp_path: Path) -> None:
+    (tmp_path / "k.py").write_text(TRITON_MODULE)
+    kernel, size = Kernel(path=str(tmp_path / "k.py")), {"ROWS": 8, "COLS": 8}
+    place = Place(device="cpu")
+    with pytest.raises(DeviceError, match=r"cannot run on .* launches Triton kernels, which need a GPU") as error:
+        measure_kernel(MeasureRequest(task="softmax", kernel=kernel, place=place, size=size))
+    assert "--target" in error.value.hint
+    many = measure_kernels(MeasureManyRequest(task="softmax", kernels=[kernel], place=place, size=size))
+    assert (many.kernels[0].result, "need a GPU" in many.kernels[0].problem) == (None, True)
+    with Archive(default_path()) as archive:
+        assert {row.state for row in archive.measurements()} == {"started"}
 
 
 def test_the_interval_of_a_median_holds_it_95_times_in_100() -> None:
