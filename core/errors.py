@@ -100,3 +100,11 @@ class ArchiveError(ForewarpError):
     """The archive cannot be opened, read or written."""
 
     code = "archive"
+
+
+_NO_MEMORY = ("MemoryError", "OutOfMemoryError", "ran out of memory", "can't allocate memory", "std::bad_alloc")
+
+
+def tells_of_memory(message: str) -> bool:
+    """Return whether an error of other code, such as torch's or C++'s, says that memory ran out."""
+    return any(sign in message for sign in _NO_MEMORY)

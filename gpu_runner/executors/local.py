@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from forewarp.core import serde
 from forewarp.core.checking import Check, CheckedHow
-from forewarp.core.errors import CandidateError, TaskError, UsageError, WorkerError
+from forewarp.core.errors import CandidateError, TaskError, UsageError, WorkerError, tells_of_memory
 from forewarp.core.protocols import Subject
 from forewarp.core.validation import WorkloadReport
 from forewarp.core.values import Build, Candidate, Evidence, Language, Measurement, Signature, Target, Task
@@ -65,8 +65,6 @@ _CHECK_START_S = 30.0
 """For starting a process and running the reference, beyond the time that a check itself may take."""
 OPENED_AHEAD, LARGE_BYTES = 3, 64 << 30
 """Processes that open a GPU of so much memory for tasks to come; each of them takes about 0.5 GB of it."""
-_NO_MEMORY = ("MemoryError", "ran out of memory", "can't allocate memory", "std::bad_alloc")
-"""Parts of errors that say that a task's code ran out of memory."""
 _REFUSALS = (
     *("PermissionError", "Permission denied", "No such file or directory"),
     *("Network is unreachable", "Operation not permitted"),
@@ -481,7 +479,7 @@ def _answer_of(task: Task, reply: Reply, limit_s: float, late: str = "") -> dict
     hint = late if late and reply.timed_out else hint
     if "/multiprocessing/" in why:
         hint = "a task's code has no memory to share with processes of its own: have it do without them"
-    elif failed.status == "out_of_memory" or any(sign in why for sign in _NO_MEMORY):
+    elif failed.status == "out_of_memory" or tells_of_memory(why):
         hint = "choose a smaller shape by --size, or run on a machine with more memory"
     elif any(sign in why for sign in _REFUSALS):
         hint = (

@@ -21,6 +21,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 
+from forewarp.core.errors import tells_of_memory
 from forewarp.gpu_runner.worker import activity, arena, watch
 from forewarp.gpu_runner.worker import cell_process as inside
 from forewarp.gpu_runner.worker.cell_process import Loader, Mailbox
@@ -257,8 +258,7 @@ class Cell:
         with contextlib.suppress(OSError, struct.error):
             (size,) = inside.SIZE.unpack(self.socket.recv(inside.SIZE.size, socket.MSG_WAITALL))
             text = self.socket.recv(min(size, 1 << 16), socket.MSG_WAITALL).decode(errors="replace")
-            memory = "MemoryError" in text or "OutOfMemoryError" in text or "can't allocate memory" in text
-            return CellFailed("out_of_memory" if memory else "runtime_error", text)
+            return CellFailed("out_of_memory" if tells_of_memory(text) else "runtime_error", text)
         return self._death()
 
     def _death(self) -> CellFailed:

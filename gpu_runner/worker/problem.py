@@ -14,6 +14,7 @@ from typing import Any, cast
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from forewarp.core.errors import tells_of_memory
 from forewarp.core.files import import_file
 from forewarp.core.values import AskedGradients, Backward, Mode, TensorSpec, Workload
 from forewarp.gpu_runner.worker import activity, differentiation
@@ -41,8 +42,7 @@ def running_reference(doing: str) -> Generator[None]:
     except (Exception, SystemExit) as e:
         if isinstance(e, RuntimeError) and "CUDA error" in str(e):
             raise
-        memory = "can't allocate memory" in str(e)
-        what = "ran out of memory" if memory else f"raised {type(e).__name__}"
+        what = "ran out of memory" if tells_of_memory(str(e)) else f"raised {type(e).__name__}"
         raise ReferenceFailed(f"{doing} {what}: {first_line(e)}\n{format_error(e, 4)}") from e
 
 
