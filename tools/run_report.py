@@ -372,8 +372,9 @@ def _line(row: CandidateRow) -> CandidateLine:
 def _why_none(rows: Sequence[CandidateRow]) -> str:
     """Say what is wrong with the first candidate that failed: often it is the seed, and so all others fail alike."""
     for row in rows:
-        if row.measurement is not None and row.measurement.status != "ok":
-            status, log = row.measurement.status, row.measurement.log
+        m = row.measurement
+        if m is not None and not m.trusted:
+            status, log = m.verdict if m.status == "ok" else m.status, m.log
         elif row.outcome in ("malformed", "compile_error"):
             status, log = row.outcome, row.reason
         else:
@@ -389,7 +390,7 @@ def _summary(row: RunRow, found: RunSummary, best: BestKernel | None, source: st
     when = state.get(found.status, "")
     if best is None:
         failed = ", ".join(f"{n} {status}" for status, n in found.failures.items())
-        return f"No correct candidate for {where}{when}: {effort}{f' ({failed})' if failed else ''}."
+        return f"No correct and trusted candidate for {where}{when}: {effort}{f' ({failed})' if failed else ''}."
     advice = "it is not clearly faster than the reference; keep the reference"
     if best.verdict == "ambiguous":
         advice = "but equal kernels came out unequal, or seconds and clock cycles disagree; keep the reference"

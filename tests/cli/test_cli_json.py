@@ -157,7 +157,7 @@ def test_no_correct_candidate_is_exit_3(run: Run, tmp_path: Path, recorded: Reco
     write_rows(failing, tmp_path / "failing.parquet")
     exit_code, found, _ = run("optimize", recorded.task, "--device", "replay", "--pool", "failing.parquet")
     assert (exit_code, found["best"], found["status"]) == (3, None, "finished")
-    assert "No correct candidate" in found["summary"]
+    assert "No correct and trusted candidate" in found["summary"]
 
 
 def test_tasks_and_doctor_need_nothing(run: Run) -> None:

@@ -50,6 +50,24 @@ def test_a_winner_among_equal_kernels_far_apart_is_to_be_measured_again(tmp_path
     assert "use it" not in summary
 
 
+class DoubtingExecutor(SyntheticExecutor):
+    """One on which no time is believed."""
+
+    def measure(self, *args: Any, **kwargs: Any) -> Measurement:
+        found = super().measure(*args, **kwargs)
+        return replace(found, verdict="suspicious", log="works before its calls: it was ready late")
+
+
+def test_it_is_said_why_nothing_is_trusted(tmp_path: Path) -> None:
+    with Archive(tmp_path / "a.db") as archive:
+        settings = SearchSettings(budget=Budget(measurements=3))
+        search = Search.start(archive, task(), DoubtingExecutor(), TunablesProposer(), KnowingForecaster(), settings)
+        search.run()
+        summary = report(archive, search.run_id).summary
+    assert summary.startswith("No correct and trusted candidate for")
+    assert "is suspicious: works before its calls: it was ready late" in summary
+
+
 @pytest.mark.parametrize(
     ("generalises", "said", "advice"),
     [
