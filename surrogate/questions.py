@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -18,7 +18,7 @@ import numpy as np
 from forewarp.core import bins
 from forewarp.core.protocols import Subject, Trial
 from forewarp.core.untrusted_text import clip
-from forewarp.core.values import Candidate, Target, Task
+from forewarp.core.values import Candidate, Measurement, Target, Task
 from forewarp.inspection.features.features import Columns, features, program_of
 from forewarp.prompts.render import render
 from forewarp.surrogate import evidence_text
@@ -151,18 +151,18 @@ def _letters(subjects: Sequence[Subject], trials: Sequence[Trial]) -> dict[str, 
 
 def _reference(known: ReferenceTime | None, history: Sequence[Trial]) -> ReferenceTime | None:
     """Return the reference's time as the trials have it, else as it is known."""
-    times = reference_times(history)
+    times = reference_times(t.measurement for t in history)
     if not times:
         return known
     versions = reference_table.versions_of(history[-1].measurement.environment)
     return ReferenceTime(times, operations=known.operations if known else 0, versions=versions)
 
 
-def reference_times(history: Sequence[Trial]) -> dict[str, float]:
-    """Return the reference's measured seconds by workload: the median over the trials."""
+def reference_times(measurements: Iterable[Measurement]) -> dict[str, float]:
+    """Return the reference's measured seconds by workload: the median over measurements."""
     times: dict[str, list[float]] = {}
-    for trial in history:
-        for timing in trial.measurement.workloads:
+    for measurement in measurements:
+        for timing in measurement.workloads:
             times.setdefault(timing.workload, []).append(timing.anchor_median_s)
     return {name: statistics.median(found) for name, found in times.items()}
 

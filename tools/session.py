@@ -501,7 +501,7 @@ def reference_known(archive: Archive, task: Task, target: Target, torch: str | N
     trials = archive.trials(task.sha256, target.name)
     versions = [_release(t.measurement.environment.get("torch", "")) for t in trials]
     wanted = _release(torch) if torch else versions[-1] if versions else ""
-    return reference_times([t for t, version in zip(trials, versions, strict=True) if version == wanted])
+    return reference_times(t.measurement for t, version in zip(trials, versions, strict=True) if version == wanted)
 
 
 def _release(version: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from forewarp.core.protocols import Forecaster, Subject, Trial
 from forewarp.core.values import REFERENCE, Candidate, Cost, Forecast, Measurement, Target, Task
 from forewarp.inspection.features.features import program_of
 from forewarp.surrogate.asking import ask
+from forewarp.surrogate.questions import reference_times
 from forewarp.surrogate.reference import ReferenceTime
 
 Progress = Callable[[str, int, int], None]
@@ -123,17 +123,11 @@ def plan(rows: Iterable[RecordedRow], history: int = 0, seed: int = 0) -> Evalua
 def references(groups: Sequence[Group], rows: Iterable[RecordedRow]) -> dict[str, ReferenceTime]:
     """Return the references' measured times by task sha256: medians over rows, by workload."""
     asked = {(g.task.sha256, g.target.name) for g in groups}
-    times: dict[str, dict[str, list[float]]] = {}
+    found: dict[str, list[Measurement]] = {}
     for row in rows:
         if row.measurement.anchor == REFERENCE and (row.task.sha256, row.target.name) in asked:
-            of_task = times.setdefault(row.task.sha256, {})
-            for timing in row.measurement.workloads:
-                of_task.setdefault(timing.workload, []).append(timing.anchor_median_s)
-    return {
-        task: ReferenceTime({name: statistics.median(each) for name, each in found.items()})
-        for task, found in times.items()
-        if found
-    }
+            found.setdefault(row.task.sha256, []).append(row.measurement)
+    return {task: ReferenceTime(times) for task, each in found.items() if (times := reference_times(each))}
 
 
 def run(forecaster: Forecaster, groups: Sequence[Group], progress: Progress | None = None) -> Answers:
