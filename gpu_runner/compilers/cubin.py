@@ -37,10 +37,7 @@ class _Section(NamedTuple):
 
 def _sections(image: bytes) -> Iterator[_Section]:
     """Yield each ELF section; one without bytes in the file, such as shared memory, has a size all the same."""
-    offset, entry, count, names = (
-        struct.unpack_from("<Q", image, 0x28)[0],
-        *struct.unpack_from("<HHH", image, 0x3A),
-    )
+    offset, entry, count, names = (struct.unpack_from("<Q", image, 0x28)[0], *struct.unpack_from("<HHH", image, 0x3A))
     headers = [struct.unpack_from("<IIQQQQIIQQ", image, offset + i * entry) for i in range(count)]
     strings = headers[names]
     for name, kind, _flags, _addr, start, size, *_ in headers:

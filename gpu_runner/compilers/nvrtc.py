@@ -103,10 +103,7 @@ def build(source: str, plan: ResolvedPlan, target: Target, folder: Path, stem: s
         }
         for e in plan.launches
     ]
-    return {
-        "files": [name],
-        "kernels": kernels_of(plan, target, [found[e.kernel] for e in plan.launches], entries),
-    }
+    return {"files": [name], "kernels": kernels_of(plan, target, [found[e.kernel] for e in plan.launches], entries)}
 
 
 def device_text(source: str) -> str:

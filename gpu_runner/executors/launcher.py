@@ -308,12 +308,7 @@ class LauncherClient:
                 known.why_not = observed.log or observed.status
 
     def _launch(
-        self,
-        job: MeasureJob,
-        arms: dict[str, Observation],
-        on_look: OnLook,
-        session: ChildSession,
-        limit_s: float,
+        self, job: MeasureJob, arms: dict[str, Observation], on_look: OnLook, session: ChildSession, limit_s: float
     ) -> LaunchOutcome:
         failed = next((o for o in arms.values() if o.status != "ok"), None)
         if failed is None:
@@ -345,12 +340,7 @@ class LauncherClient:
         return LaunchOutcome(run, f"not lifted: {failed.log}" if ran else "", anchor)
 
     def _request(
-        self,
-        job: MeasureJob,
-        arms: dict[str, Observation],
-        on_look: OnLook,
-        session: ChildSession,
-        limit_s: float,
+        self, job: MeasureJob, arms: dict[str, Observation], on_look: OnLook, session: ChildSession, limit_s: float
     ) -> Reply:
         known = self._reference
         request = LaunchRequest(

@@ -318,12 +318,7 @@ class LocalExecutor:
         return Check(job.how, "failed", (), (), reply.seconds, f"the check itself ended early: {log}")
 
     def measure(
-        self,
-        task: Task,
-        candidate: Candidate,
-        build: Build,
-        against: Subject | None = None,
-        beat: float | None = None,
+        self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None, beat: float | None = None
     ) -> Measurement:
         """Check and time the candidate until it is done or can hardly reach `beat`; one at a time holds the device."""
         anchor = against.candidate.sha256 if against else "reference"

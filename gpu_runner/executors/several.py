@@ -61,12 +61,7 @@ class SeveralExecutor:
         return first.make_seeds(task) if isinstance(first, SeedMaker) else ()
 
     def measure(
-        self,
-        task: Task,
-        candidate: Candidate,
-        build: Build,
-        against: Subject | None = None,
-        beat: float | None = None,
+        self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None, beat: float | None = None
     ) -> Measurement:
         executor = self._free.get()
         try:

@@ -183,10 +183,7 @@ def measurement_of(
 
 
 def with_times(
-    measured: Measurement,
-    judged: Judgement,
-    signatures: Sequence[Signature],
-    target: Target,
+    measured: Measurement, judged: Judgement, signatures: Sequence[Signature], target: Target
 ) -> Measurement:
     """Return a correct candidate's measurement with its times, and with what speaks against them.
 

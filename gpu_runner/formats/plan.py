@@ -463,11 +463,7 @@ def _aliases(plan: LaunchPlan, signature: Signature) -> dict[str, str]:
 
 
 def _resolve_launch(
-    launch: PlannedLaunch,
-    where: str,
-    names: Names,
-    buffers: Mapping[str, TensorSpec],
-    plan: LaunchPlan,
+    launch: PlannedLaunch, where: str, names: Names, buffers: Mapping[str, TensorSpec], plan: LaunchPlan
 ) -> ResolvedLaunch:
     def number(expression: str | Number, key: str) -> int:
         value = whole(expression, names, f"{where}.{key}")

@@ -90,8 +90,7 @@ class _Launcher:
         pointers = (Handle * len(values))(*[ctypes.addressof(v) for v in values])
         if x * y * z > 0:
             driver.call(
-                "cuLaunchKernel",
-                *(Handle(function), x, y, z, 32 * warps, 1, 1, shared, Handle(stream), pointers, None),
+                "cuLaunchKernel", *(Handle(function), x, y, z, 32 * warps, 1, 1, shared, Handle(stream), pointers, None)
             )
         if left is not None:
             left(about)

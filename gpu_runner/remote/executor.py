@@ -106,12 +106,7 @@ class RemoteExecutor:
         return replace(build, artefact=str(self._artefacts.keep(frame.blobs[0]))) if frame.blobs else build
 
     def measure(
-        self,
-        task: Task,
-        candidate: Candidate,
-        build: Build,
-        against: Subject | None = None,
-        beat: float | None = None,
+        self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None, beat: float | None = None
     ) -> Measurement:
         begun = time.monotonic()
         body = {

@@ -23,10 +23,7 @@ AGAIN_S: Final = 120.0
 """Longest time to try to reach a lost machine again: a network comes back within it."""
 
 _ADVICE: Final = (
-    (
-        "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "find out why; where all is well, `ssh-keygen -R` forgets its old key",
-    ),
+    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "find out why; where all is well, `ssh-keygen -R` forgets its old key"),
     ("Host key verification failed", "run `ssh {host}` once and accept the key of that machine"),
     ("Too many authentication failures", "name the one key it accepts: IdentityFile, IdentitiesOnly in ~/.ssh/config"),
     (

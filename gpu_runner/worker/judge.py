@@ -41,10 +41,7 @@ class Judge:
     """
 
     def __init__(
-        self,
-        job: MeasureJob,
-        make_bench: Callable[[], Bench],
-        ask: Callable[[TimingLook | None], LookAnswer],
+        self, job: MeasureJob, make_bench: Callable[[], Bench], ask: Callable[[TimingLook | None], LookAnswer]
     ) -> None:
         self.job, self.make_bench, self.ask = job, make_bench, ask
         self.phases = {"setup": 0.0, "check": 0.0, "time": 0.0}

@@ -257,12 +257,7 @@ class NativeRunner:
     """Functions of a shared library: the CPU device's device-only candidates, and host code that launches kernels."""
 
     def __init__(
-        self,
-        folder: Path,
-        manifest: Mapping[str, Any],
-        workload: str,
-        buffers: Buffers,
-        wait: Callable[[], None],
+        self, folder: Path, manifest: Mapping[str, Any], workload: str, buffers: Buffers, wait: Callable[[], None]
     ) -> None:
         variant = manifest["variants"][manifest["workloads"][workload]["variant"]]
         library, plan = ctypes.CDLL(str(folder / variant["files"][0])), find_plan(manifest, workload)

@@ -19,14 +19,7 @@ from forewarp.gpu_runner.worker import perturb as perturbations
 from forewarp.gpu_runner.worker.check import POISON_BYTE, Digest, Expected, Mismatch, is_integral, same_bytes
 from forewarp.gpu_runner.worker.guards import Guards
 from forewarp.gpu_runner.worker.oracle import expect_alike
-from forewarp.gpu_runner.worker.problem import (
-    Problem,
-    copies,
-    dtype_name,
-    running_reference,
-    tensors_of,
-    with_tensors,
-)
+from forewarp.gpu_runner.worker.problem import Problem, copies, dtype_name, running_reference, tensors_of, with_tensors
 from forewarp.gpu_runner.worker.state import State
 
 FRESH_CASES = 1

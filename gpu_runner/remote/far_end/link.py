@@ -31,21 +31,11 @@ class LinkLost(Exception):
 class Link:
     """One connection. Requests may come from any thread and are answered in any order."""
 
-    def __init__(
-        self,
-        command: Sequence[str],
-        package: bytes = b"",
-        *,
-        patience_s: float | None = None,
-    ) -> None:
+    def __init__(self, command: Sequence[str], package: bytes = b"", *, patience_s: float | None = None) -> None:
         """Start `command`, giving it the `package` if it asks; it has `patience_s` seconds to come to an agent."""
         try:
             self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
             )
         except OSError as e:
             raise LinkLost(f"{command[0]}: {e.strerror}") from None
