@@ -76,10 +76,11 @@ class FileTools:
         """
         file = readable_file(self._folder, path)
         most = min(MAX_READ, self._conversation.room)
-        part = await asyncio.to_thread(read_lines, file, path, max(1, line), most)
-        last = part.first + part.count - 1
-        span = f"lines {part.first} to {last} of {path}" if part.count else f"no line of {path} from {part.first} on"
-        return {"summary": f"{span}{f'; go on with line={last + 1}' if part.more else ''}", "text": part.text}
+        first = max(1, line)
+        lines, more = await asyncio.to_thread(read_lines, file, path, first, most)
+        last = first + len(lines) - 1
+        span = f"lines {first} to {last} of {path}" if lines else f"no line of {path} from {first} on"
+        return {"summary": f"{span}{f'; go on with line={last + 1}' if more else ''}", "text": "".join(lines)}
 
     async def edit_file(self, caller: Caller, path: str, old: str, new: str) -> ToolOutput:
         """Replace a piece of a text file: better than write_file wherever the file is there already.

@@ -13,7 +13,6 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -187,20 +186,10 @@ def approval_reasons(folder: Path, path: str | Path, text: str) -> list[str]:
     return reasons
 
 
-@dataclass(frozen=True, slots=True)
-class FilePart:
-    """Some lines of a file, from line `first` on; `more` follow or not."""
+def read_lines(path: Path, name: str, first: int, most: int) -> tuple[list[str], bool]:
+    """Return lines of a text file from line `first` on, and whether more follow: as many as fit into `most` characters.
 
-    text: str
-    first: int
-    count: int
-    more: bool
-
-
-def read_lines(path: Path, name: str, first: int, most: int) -> FilePart:
-    """Return lines of a text file, as many as have at most `most` characters; lines that are far too long are cut.
-
-    Raises `UsageError` for what is no text file. Nothing that comes after these lines is read.
+    Lines that are far too long are cut; what comes after these is not read. Raises `UsageError` for what is no text.
     """
     kept: list[str] = []
     size, number, until = 0, 0, time.monotonic() + LISTING_S
@@ -213,10 +202,10 @@ def read_lines(path: Path, name: str, first: int, most: int) -> FilePart:
             text = _decoded(line, name)
             text = text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]} … {len(text)} characters\n"
             if size + len(text) > most and kept:
-                return FilePart("".join(kept), first, len(kept), more=True)
+                return kept, True
             kept.append(text)
             size += len(text)
-    return FilePart("".join(kept), first, len(kept), more=False)
+    return kept, False
 
 
 def read_whole(path: Path, most: int) -> str:

@@ -74,7 +74,8 @@ async def summarised(
     """
     characters = int(room * CHARACTERS_PER_TOKEN)
     cut = _cut(history, int(characters * KEPT)) if keep else len(history)
-    old, kept = history[:cut], [without_long_texts(m) if _is_large(m, characters) else m for m in history[cut:]]
+    old, most = history[:cut], characters * KEPT
+    kept = [without_long_texts(m) if length_of([m]) > most else m for m in history[cut:]]
     lines = [line for message in old for line in told_lines(message)]
     asking = ModelTurn(model, "", [], lambda event: emit(event) if isinstance(event, Retrying) else None)
     summary, why = "", ""
@@ -115,10 +116,6 @@ def _cut(history: Sequence[ModelMessage], characters: int) -> int:
 
 def _is_prompt(message: ModelMessage) -> bool:
     return isinstance(message, ModelRequest) and any(isinstance(p, UserPromptPart) for p in message.parts)
-
-
-def _is_large(message: ModelMessage, characters: int) -> bool:
-    return length_of([message]) > characters * KEPT
 
 
 def _latest_prompt(old: Sequence[ModelMessage]) -> str:

@@ -70,7 +70,7 @@ MOST_CHARACTERS = 5.0
 """Characters that no token has more of, on average."""
 
 _CALL_AS_TEXT = re.compile(
-    r'<(tool_call|function_call|function=|invoke)|\[TOOL_CALLS\]|^\s*(```\w*\s*)?\{\s*"(name|tool|tool_name|function)"\s*:',
+    r'<(tool_call|function_call|function=|invoke)|\[TOOL_CALLS\]|^\s*(```\w*\s*)?\{\s*"(name|tool|tool_name|function)"\s*:'
 )
 
 

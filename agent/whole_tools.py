@@ -119,11 +119,7 @@ class WholeTools:
         return found | {"summary": found["summary"].replace(draft.name, written), "lock": written}
 
     async def gate_check(
-        self,
-        caller: Caller,
-        lock: str = LOCK_NAME,
-        budget: int = DEFAULT_MEASUREMENTS,
-        python: list[str] | None = None,
+        self, caller: Caller, lock: str = LOCK_NAME, budget: int = DEFAULT_MEASUREMENTS, python: list[str] | None = None
     ) -> dict[str, Any]:
         """Say which kernels of a lock are wrong, do not compile or got slower.
 

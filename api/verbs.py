@@ -173,12 +173,7 @@ def inspect(
     return inspect_kernels(request)
 
 
-def validate(
-    task: AnyTask,
-    *,
-    device: str = "auto",
-    **where: Unpack[TaskWhere],
-) -> ValidateResult:
+def validate(task: AnyTask, *, device: str = "auto", **where: Unpack[TaskWhere]) -> ValidateResult:
     """Try answers on a task that must be turned down, before anything is measured on it."""
     from forewarp.tools.validate_task import validate_task
 

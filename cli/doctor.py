@@ -285,12 +285,7 @@ def _ran(command: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
 
     try:
         return subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
-            env=environment.allowed(os.environ),
+            command, capture_output=True, text=True, check=False, timeout=30, env=environment.allowed(os.environ)
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

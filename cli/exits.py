@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from forewarp.cli import printing
 from forewarp.core.errors import ForewarpError
@@ -38,11 +38,6 @@ def of_error(error: BaseException) -> int:
 def of_code(code: str, *, retryable: bool) -> int:
     """Return the exit code of an error that is told by its code."""
     return TRY_LATER if retryable else _BY_CODE.get(code, INTERNAL)
-
-
-def code(result: Any) -> int:
-    """Return a verb's exit code; help and version return nothing."""
-    return result if isinstance(result, int) else OK
 
 
 def failed(error: Exception, arguments: Sequence[str]) -> int:

@@ -90,24 +90,18 @@ def _write(document: EvaluateDocument, folder: Path) -> EvaluateDocument:
 
 
 @takes(TrainRequest, "")
-def train(
-    request: TrainRequest,
-    *,
-    output: Output = PLAIN,
-) -> int:
+def train(request: TrainRequest, *, output: Output = PLAIN) -> int:
     """Train a language model to forecast, with rewards that pay for honest probabilities.
 
     Needs the extra `train` and, for models of over 1.5 billion weights, a CUDA GPU. The result is a LoRA adapter.
     """
     from forewarp.report import display
-    from forewarp.report.documents import Artifact
     from forewarp.tools import train as tool
 
     console = display.stderr()
     console.quiet = output.quiet
     done = tool.train(request, lambda line: _tell(line, console))
-    made = [Artifact(kind="adapter", path=done.adapter)]
-    output.tell(done, "train", _show, artifacts=made)
+    output.tell(done, "train", _show, files=[("adapter", done.adapter)])
     return exits.OK
 
 

@@ -12,8 +12,6 @@ from forewarp.cli.flags import takes
 from forewarp.cli.options import PLAIN, Output, absolute
 from forewarp.tools.requests import GateCheckRequest, GateLockRequest
 
-File = Annotated[Path | None, Parameter(help="File to write it to, too.")]
-
 
 @takes(
     GateLockRequest,
@@ -46,7 +44,6 @@ def check(
     Exit code 3 where a kernel got worse, 75 where one is too noisy or left.
     """
     from forewarp.report import gate_tables
-    from forewarp.report.documents import Artifact
     from forewarp.tools.gate_check import check_gate
     from forewarp.tools.signals import StopFlag, stopping
     from forewarp.tools.suite_tables import keep
@@ -56,12 +53,12 @@ def check(
     stop = StopFlag()
     with stopping(stop, printing.err), output.telling("reading the lock") as stage:
         result = check_gate(request, stage=stage, stopped=stop.asked.is_set)
-    artifacts: list[Artifact] = []
+    files: list[tuple[str, str]] = []
     for path, write in ((junit, gate_tables.as_junit), (markdown, gate_tables.as_markdown)):
         if path is not None:
             keep(path.expanduser(), write(result))
-            artifacts.append(Artifact(kind="report", path=str(path.expanduser().absolute())))
-    output.tell(result, "gate check", gate_tables.render, artifacts=artifacts)
+            files.append(("report", str(path.expanduser().absolute())))
+    output.tell(result, "gate check", gate_tables.render, files=files)
     if result.status == "worse":
         return exits.NO_KERNEL
     if result.status == "interrupted" and stop.asked.is_set():

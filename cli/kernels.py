@@ -67,13 +67,8 @@ def measure(request: MeasureManyRequest, *, output: Output = PLAIN) -> int:
     baselines=Parameter(converter=commas),
     output=Parameter(name=["--output", "--out"]),
 )
-def suite(
-    request: SuiteRequest,
-    *,
-    shown: Output = PLAIN,
-) -> int:
+def suite(request: SuiteRequest, *, shown: Output = PLAIN) -> int:
     """Measure a folder of kernels on a folder of problems: correctness, verdicts, fast_1, fast_1.5 and fast_2."""
-    from forewarp.report.documents import Artifact
     from forewarp.report.suite_tables import render
     from forewarp.tools.signals import StopFlag, stopping
     from forewarp.tools.suite import run_suite
@@ -86,11 +81,8 @@ def suite(
     stop = StopFlag()
     with stopping(stop, printing.err), shown.telling("reading problems and starting the device") as tell:
         result = run_suite(request, progress=lambda p: tell(line(p)), stopped=stop.asked.is_set)
-    made = [
-        Artifact(kind="result", path=f"{result.output}/result.json"),
-        Artifact(kind="report", path=f"{result.output}/table.md"),
-    ]
-    shown.tell(result, "suite", render, artifacts=made)
+    files = [("result", f"{result.output}/result.json"), ("report", f"{result.output}/table.md")]
+    shown.tell(result, "suite", render, files=files)
     if result.status == "interrupted":
         return exits.INTERRUPTED if stop.asked.is_set() else exits.TRY_LATER
     return exits.OK if any(row.trusted for row in result.rows) else exits.NO_KERNEL

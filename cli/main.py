@@ -50,9 +50,7 @@ VERBS = {
 GROUPS = {
     "data": (
         "Pools of measurements: write one.",
-        {
-            "export": ("data:export", "Write the archive's measurements, or those of other pools, as one pool."),
-        },
+        {"export": ("data:export", "Write the archive's measurements, or those of other pools, as one pool.")},
     ),
     "gate": (
         "Keep kernels from getting worse: lock them, and check them again. Alone, it checks.",
@@ -122,7 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: list[str]) -> int:
     app = build_app(given)
     try:
-        return exits.code(app(given, exit_on_error=False, print_error=False, result_action="return_value"))
+        # Help and version return nothing.
+        return app(given, exit_on_error=False, print_error=False, result_action="return_value") or exits.OK
     except CycloptsError as e:
         return exits.misused(e, given)
     except KeyboardInterrupt:

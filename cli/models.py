@@ -23,29 +23,26 @@ if TYPE_CHECKING:
 @takes(ProfileRequest, "model")
 def profile(request: ProfileRequest, *, output: Output = PLAIN) -> int:
     """Say where a model's device time goes, and what kernels for its subgraphs could gain; write one as a task."""
-    from forewarp.report.documents import Artifact
     from forewarp.report.model_tables import render_profile
     from forewarp.tools.profile_model import profile_model
 
     with output.waiting("starting the device") as stage:
         result = profile_model(request, stage=stage)
-    made = [Artifact(kind="task", path=result.task)] if result.task else []
-    output.tell(result, "profile", render_profile, artifacts=made)
+    output.tell(result, "profile", render_profile, files=[("task", result.task)] if result.task else [])
     return exits.OK
 
 
 @takes(ApplyRequest, "model", winners=Parameter(name="--with"))
 def apply(request: ApplyRequest, *, output: Output = PLAIN) -> int:
     """Put exported kernels into a model, judge the whole, and keep what helps it."""
-    from forewarp.report.documents import Artifact
     from forewarp.report.model_tables import render_apply
     from forewarp.tools.apply_model import apply_model
 
     with output.waiting("starting the device") as stage:
         result = apply_model(request, stage=stage)
     kept = any(k.kept for k in result.kernels)
-    made = [Artifact(kind="module", path=result.module)] if result.module else []
-    output.tell(result, "apply", render_apply, status="ok" if kept else "failed", artifacts=made)
+    files = [("module", result.module)] if result.module else []
+    output.tell(result, "apply", render_apply, status="ok" if kept else "failed", files=files)
     return exits.OK if kept else exits.NO_KERNEL
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,11 +129,23 @@ class Output:
         else:
             render(display.stdout())
 
-    def tell(self, result: BaseModel, command: str, render: Callable[..., None], **fields: Any) -> None:
-        """Print what a verb came to: its document, with more `fields`, or what `render` prints, all of it with -v."""
-        from forewarp.report.documents import document
+    def tell(
+        self,
+        result: BaseModel,
+        command: str,
+        render: Callable[..., None],
+        *,
+        files: Iterable[tuple[Any, str]] = (),
+        **fields: Any,
+    ) -> None:
+        """Print what a verb came to: its document, with more `fields`, or what `render` prints, all of it with -v.
 
-        self.show(document(result, command, **fields), lambda console: render(result, console, full=self.verbose))
+        `files` are those that it wrote, each with its kind.
+        """
+        from forewarp.report.documents import Artifact, document
+
+        made = document(result, command, artifacts=[Artifact(kind=kind, path=path) for kind, path in files], **fields)
+        self.show(made, lambda console: render(result, console, full=self.verbose))
 
 
 HERE, PLAIN = PlaceOptions(), Output()

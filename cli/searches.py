@@ -187,11 +187,9 @@ def report(
 @takes(ExportKernelRequest, "subject", tunables=Parameter(name="--tunable"))
 def export(request: ExportKernelRequest, *, output: Output = PLAIN) -> int:
     """Write a winner or a measured kernel as a torch package, a module, or a file for vLLM."""
-    from forewarp.report.documents import Artifact
     from forewarp.tools.export import export_kernel
 
     result = export_kernel(request)
-    made = [Artifact(kind="module", path=path) for path in result.files]
 
     def render(result: ExportResult, console: Console, *, full: bool) -> None:
         for path in result.files:
@@ -201,7 +199,8 @@ def export(request: ExportKernelRequest, *, output: Output = PLAIN) -> int:
             test = f"pip install '{result.folder}[test]' && pytest {result.folder}"
             console.print(f"Install and test it: {test}", soft_wrap=True)
 
-    output.tell(result, "export", render, run_id=result.evidence.run_id or None, artifacts=made)
+    files = [("module", path) for path in result.files]
+    output.tell(result, "export", render, run_id=result.evidence.run_id or None, files=files)
     return exits.OK
 
 

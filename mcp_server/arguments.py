@@ -130,7 +130,7 @@ class Requests:
     def make(self, kind: type[Made], given: Mapping[str, Any], **more: Any) -> Made:
         """Return the request that arguments make, with `more` fields; raises `UsageError`."""
         fields: dict[str, Any] = {n: v for n, v in given.items() if n in kind.model_fields} | {
-            "task": self.task(given["task"]),
+            "task": self.task(given["task"])
         }
         if "place" in kind.model_fields:
             fields["place"] = self.place(given["device"])
@@ -222,8 +222,7 @@ class Requests:
             if device == "replay":
                 return Place.model_validate(place.model_dump() | {"device": "replay", "executor": "local"})
             raise UsageError(
-                f"this server replays recorded measurements; it does not measure on {device}",
-                hint="leave device out",
+                f"this server replays recorded measurements; it does not measure on {device}", hint="leave device out"
             )
         return place.model_copy(update={"device": device})
 

@@ -88,10 +88,7 @@ async def manifest(server: MCPServer[None], given: Mapping[str, str], fixed: lis
         "server": {
             "type": "uv",
             "entry_point": ENTRY,
-            "mcp_config": {
-                "command": "uv",
-                "args": ["run", "--directory", "${__dirname}", ENTRY, *flags, *fixed],
-            },
+            "mcp_config": {"command": "uv", "args": ["run", "--directory", "${__dirname}", ENTRY, *flags, *fixed]},
         },
         "tools": [{"name": t.name, "description": t.description} for t in tools],
         "prompts": [
@@ -113,7 +110,9 @@ def _field(name: str, field: dict[str, Any], given: Mapping[str, str]) -> dict[s
     flag = ServerOptions.model_fields.get(_key(name))
     text = (flag.description or "" if flag else "").replace("`window` hours", "24 hours")
     described = {"type": field["type"], "title": field["title"], "description": text} | field
-    return described | ({"default": _typed(given[name], field)} if name in given else {})
+    if name not in given:
+        return described
+    return described | {"default": json.loads(given[name]) if field["type"] == "number" else given[name]}
 
 
 async def _text(client: Client, prompt: Prompt) -> str:
@@ -125,10 +124,6 @@ async def _text(client: Client, prompt: Prompt) -> str:
 
 def _key(flag: str) -> str:
     return flag.replace("-", "_")
-
-
-def _typed(value: str, field: Mapping[str, Any]) -> str | float:
-    return json.loads(value) if field["type"] == "number" else value
 
 
 def project() -> str:

@@ -51,16 +51,15 @@ class Jobs:
     def await_measurement(self, job: SpooledJob, wait_s: float, say: CallProgress) -> None:
         """Wait until a measurement is over, at most `wait_s` seconds."""
         deadline = time.monotonic() + wait_s
-        while (state := self.spool.state(job.id)) in ("queued", "running"):
+        while (state := self.spool.state(job.id)) in LIVE:
             if state == "queued":
                 self._keep_measuring()
-            if time.monotonic() >= deadline:
-                return
-            if state == "queued":
                 ahead = self.spool.ahead(job)
-                say(f"waiting for the device: {ahead} ahead" if ahead else "waiting for the device: next")
+                say(f"waiting for the device: {ahead or 'next'}{' ahead' * bool(ahead)}")
             else:
                 say(self.spool.read(job.id, "stage") or "starting the device")
+            if time.monotonic() >= deadline:
+                return
             time.sleep(min(POLL_S, max(0.0, deadline - time.monotonic())))
 
     def measured(self, job: SpooledJob) -> MeasureResult | None:

@@ -38,8 +38,7 @@ class ServerOptions(Part):
     window: float = Field(default=24.0, gt=0, description="Hours after which what was spent is forgotten.")
     max_searches: int = Field(default=2, gt=0, description="Most runs at a time.")
     workspace: Path | None = Field(
-        default=None,
-        description="The only folder whose files clients may name; the working folder if left out.",
+        default=None, description="The only folder whose files clients may name; the working folder if left out."
     )
     model: list[str] | None = Field(
         default=None, description="Language model that clients may name. Any on stdio, none over HTTP, if left out."

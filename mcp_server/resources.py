@@ -35,14 +35,14 @@ class _Resources:
         """All that a run came to, with each candidate's forecast and measurement."""
         from forewarp.tools import runs
 
-        return await _read(lambda: runs.look(self._place, run).result.model_dump_json())
+        return await _read(lambda: runs.look(self._place, run)[0].model_dump_json())
 
     async def best_kernel(self, run: str) -> str:
         """The text of a run's best kernel, with the chosen tunables as its defaults."""
         from forewarp.tools import runs
 
         def best() -> str:
-            found = runs.look(self._place, run).result.best
+            found = runs.look(self._place, run)[0].best
             if found is None:
                 raise UsageError(f"run {run} has no correct kernel so far")
             return found.source

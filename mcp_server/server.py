@@ -239,8 +239,6 @@ def _prompts(server: MCPServer[None]) -> None:
         return text("optimize_this_kernel", task=task, kernel=kernel)
 
     @server.prompt(title="Explain this verdict")
-    def explain_this_verdict(
-        run_id: Annotated[str, Field(description="Handle of a run or of a measurement.")],
-    ) -> str:
+    def explain_this_verdict(run_id: Annotated[str, Field(description="Handle of a run or of a measurement.")]) -> str:
         """Say what a result means and what to do next."""
         return text("explain_this_verdict", run_id=run_id)

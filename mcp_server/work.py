@@ -403,14 +403,14 @@ class Work:
         """Return the state of a run, after up to `wait_s` seconds if it goes on."""
         if wait_s > 0:
             self.jobs.await_run(run_id, wait_s, say)
-        found = runs.look(self.options.place, run_id)
-        run_id = found.result.run_id
-        if found.result.status != "running" and written:
+        found, lost = runs.look(self.options.place, run_id)
+        run_id = found.run_id
+        if found.status != "running" and written:
             self.jobs.written(run_id)
         others = [j for j in self.jobs.searching() if self.jobs.spool.run(j.id) != run_id]
         # Where `forewarp optimize` writes by itself, seen from the folder that it is started in.
         folder = self.jobs.home / "forewarp-runs" / run_id
-        return search_answer(found.result, detail, lost=found.lost, folder=str(folder), others=len(others))
+        return search_answer(found, detail, lost=lost, folder=str(folder), others=len(others))
 
     def search_status(self, session: str, given: Mapping[str, Any], say: CallProgress) -> ToolAnswer:
         """Return the state behind a handle."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
+from forewarp.report import display
 from forewarp.tools.inspect_kernel import CpuCheck, InspectResult, KernelInspection, LaunchFacts, WorkloadFacts
 from forewarp.tools.wording import counted
 
@@ -37,10 +37,7 @@ def _kernel(kernel: KernelInspection, result: InspectResult, console: Console, *
         console.print(kernel.log.rstrip(), style="red")
         return
     if kernel.workloads:
-        table = Table(*HEADS, box=None)
-        for row in launch_rows(kernel.workloads):
-            table.add_row(*row)
-        console.print(table)
+        console.print(display.table(HEADS, launch_rows(kernel.workloads)))
     shown: set[str] = set()
     for launch in (e for w in kernel.workloads for e in (*w.launches, *w.backward)):
         line = _instructions(launch, full=full)

@@ -77,11 +77,7 @@ def redrawn(console: Console, view: Callable[[], RenderableType]) -> Live:
     """Return the context in which a view is drawn again and again, and gone after it."""
     # Standard output is the caller's: rich would send it to this console.
     return Live(
-        get_renderable=view,
-        console=console,
-        refresh_per_second=REFRESHES_PER_S,
-        transient=True,
-        redirect_stdout=False,
+        get_renderable=view, console=console, refresh_per_second=REFRESHES_PER_S, transient=True, redirect_stdout=False
     )
 
 

@@ -71,7 +71,7 @@ def _flat_unleaked(rows: Iterable[RecordedRow], *, with_samples: bool) -> Iterat
 
 def _placing(placing: ExportRequest) -> tuple[dict[str, str], dict[str, str]]:
     """Return the split of each family, and the family of each task that is known by name."""
-    table = splits.load(_path(placing.splits) or splits.DEFAULT)
+    table = splits.load(_existing(placing.splits) if placing.splits else splits.DEFAULT)
     known = _families(tasks.BUNDLED) | _families(_existing(placing.tasks) if placing.tasks else None)
     unknown = sorted(set(placing.families.values()) - set(table))
     if unknown:
@@ -117,7 +117,3 @@ def _existing(path: str) -> Path:
     if not found.exists():
         raise UsageError(f"there is nothing at {found}", hint="pass the path of a file or folder on this machine")
     return found
-
-
-def _path(path: str | None) -> Path | None:
-    return None if path is None else _existing(path)

@@ -12,15 +12,7 @@ from pydantic import Field
 from forewarp.archive.pools.parquet import tasks_of
 from forewarp.core.errors import DeviceError
 from forewarp.core.languages import languages_on
-from forewarp.core.values import (
-    DEFAULT_TOLERANCES,
-    AskedGradients,
-    DeviceKind,
-    Language,
-    Task,
-    TensorSpec,
-    Tolerance,
-)
+from forewarp.core.values import DEFAULT_TOLERANCES, AskedGradients, DeviceKind, Language, Task, TensorSpec, Tolerance
 from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers import cpp
 from forewarp.gpu_runner.formats import task as tasks

@@ -20,13 +20,7 @@ from forewarp.gpu_runner import devices
 from forewarp.tools import gate_verdicts as verdicts
 from forewarp.tools import session as sessions
 from forewarp.tools import wording
-from forewarp.tools.gate_lock import (
-    KernelAtHand,
-    LockedKernel,
-    launches_of,
-    locked_measurement,
-    read_lock,
-)
+from forewarp.tools.gate_lock import KernelAtHand, LockedKernel, launches_of, locked_measurement, read_lock
 from forewarp.tools.gate_rounds import PairedRounds, TimedKernel
 from forewarp.tools.gate_verdicts import OPEN, WORSE, GateVerdict
 from forewarp.tools.inspect_kernel import KernelInspection

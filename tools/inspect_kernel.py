@@ -147,9 +147,8 @@ def inspect_kernels(
 ) -> InspectResult:
     """Compile each kernel for the target and collect its facts; a kernel that fails stops no other.
 
-    Without a task, each is a Python file with Triton kernels. `stage` is called when the next kernel begins;
-    `executors` keeps the compiler warm between calls. Raises `UsageError` for an unknown target or arguments that
-    cannot be read, and `TaskError` with the reference's own error.
+    Without a task, each is a Python file with Triton kernels. Raises `UsageError` for an unknown target or arguments
+    that cannot be read, and `TaskError` with the reference's own error.
     """
     target = choose_target(request.target)
     if request.task is not None and (request.args or request.call):
@@ -163,8 +162,7 @@ def inspect_kernels(
         )
     if request.task is None and (request.gradients is not None or request.size):
         raise UsageError(
-            "--gradients and --size change a task, and none is given",
-            hint="pass --task TASK, or leave them out",
+            "--gradients and --size change a task, and none is given", hint="pass --task TASK, or leave them out"
         )
     place = Place(python=request.python)
     task = None

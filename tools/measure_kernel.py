@@ -49,8 +49,7 @@ def measure_kernel(
 ) -> MeasureResult:
     """Compile, check and time the kernel; the archive gets an entry before the measurement, and the result after.
 
-    `stage` is called when the next stage begins; `executors` keeps the device warm between calls; `whole` gets the log,
-    of which the result holds the head and the tail.
+    `whole` gets the log, of which the result holds the head and the tail.
     """
     candidate = planned_candidate(request.kernel, request.task, request.place, executors)
     other = _other(request.against, request.task, request.place, executors)

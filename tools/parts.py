@@ -69,10 +69,7 @@ class Place(Part):
         description="Device to measure on: auto (cuda, else cpu), cuda, cuda:N (the N-th GPU), cuda:all (every GPU), "
         "cpu, or replay, which looks up a recorded pool.",
     )
-    executor: str = Field(
-        default="local",
-        description="Machine to measure on: local (this one) or ssh:HOST.",
-    )
+    executor: str = Field(default="local", description="Machine to measure on: local (this one) or ssh:HOST.")
     card: str = Field(
         default="",
         description="Card to measure on where the place has several, such as h200; anything else there is an error.",

@@ -156,15 +156,13 @@ class _Plan:
             pool = [b for b in pool if b not in alike.values()]
             sure = len(pool) == 1
             for pointer in waiting:
-                fitting = (b for b in pool if self._fits(pointer, b))
+                types = {b: c_types.element(self._held[b].dtype, self._language) for b in pool}
+                fitting = (b for b in pool if pointer.element in ("", "void", "half", types[b]))
                 buffer = alike[pointer.name] or next(fitting, "") or self._scratch(pointer)
                 self._buffers[pointer.name] = buffer, bool(alike[pointer.name]) or sure
                 pool = [b for b in pool if b != buffer]
                 if buffer in keys:
                     self._tables["params"][buffer] = json.dumps(keys[buffer])
-
-    def _fits(self, pointer: KernelParameter, buffer: str) -> bool:
-        return pointer.element in ("", "void", "half", c_types.element(self._held[buffer].dtype, self._language))
 
     def _scratch(self, pointer: KernelParameter) -> str:
         types = {c_types.element(dtype, self._language): dtype for dtype in reversed(plans.DTYPES)}

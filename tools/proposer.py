@@ -20,11 +20,7 @@ _OWN = "own"
 
 
 def make_proposer(
-    executor: Executor,
-    task: Task,
-    models: Sequence[LanguageModel] = (),
-    *,
-    planner: Planner | None = None,
+    executor: Executor, task: Task, models: Sequence[LanguageModel] = (), *, planner: Planner | None = None
 ) -> Proposer:
     """Return a proposer: the pool's own candidates on replay, else the models' and the tunables of what works.
 

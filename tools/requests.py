@@ -48,8 +48,7 @@ Gradients = Annotated[
 ]
 Against = Annotated[Kernel | None, Field(description="Kernel to compare with, instead of the reference.")]
 CompiledFor = Annotated[
-    str,
-    Field(description="a100, h100, h200, b200, l40s, rtx4090 or cuda; auto is this machine's GPU, else the H200."),
+    str, Field(description="a100, h100, h200, b200, l40s, rtx4090 or cuda; auto is this machine's GPU, else the H200.")
 ]
 BaseUrl = Annotated[
     str | None,
@@ -80,18 +79,20 @@ def misfit(error: ValidationError) -> tuple[str, str]:
     return f"{name} is {given[:80]}{'…' * (len(given) > 80)}", allowed
 
 
+Seconds = Annotated[float | None, Field(gt=0, allow_inf_nan=False)]
+DeviceSeconds = Annotated[Seconds, Field(description="Most seconds for which the device is held.")]
+
+
 class Caps(Part):
     """Caps on what a run may spend, by the names that users give them; the first one that is reached ends the run."""
 
     budget: int | None = Field(default=DEFAULT_MEASUREMENTS, ge=1, description="Most measurements.")
-    max_gpu_seconds: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Most seconds for which the device is held."
-    )
+    max_gpu_seconds: DeviceSeconds = None
     max_usd: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Most dollars for the language model."
     )
     max_tokens: int | None = Field(default=None, gt=0, description="Most tokens of the language model.")
-    deadline: float | None = Field(default=None, gt=0, allow_inf_nan=False, description="Most seconds of wall time.")
+    deadline: Seconds = Field(default=None, description="Most seconds of wall time.")
 
     def amounts(self) -> Amounts:
         return Amounts(
@@ -261,8 +262,7 @@ class InspectRequest(Part):
     size: TaskSize = Field(default_factory=dict[str, int])
     target: CompiledFor = "auto"
     check: bool = Field(
-        default=False,
-        description="Also run each kernel on the CPU at small shapes and compare it with the reference.",
+        default=False, description="Also run each kernel on the CPU at small shapes and compare it with the reference."
     )
     python: FilePath | None = Field(
         default=None, description="Python that has torch and Triton; the one that runs forewarp if left out."
@@ -298,9 +298,7 @@ class ProfileRequest(Part):
 
     model: ModelFile
     call: ModelCall = ""
-    deadline: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Most seconds of wall time; 120, with `compile` 300."
-    )
+    deadline: Seconds = Field(default=None, description="Most seconds of wall time; 120, with `compile` 300.")
     graphs: bool = Field(default=False, description="Time the kernels in replays of a CUDA graph.")
     compile: bool = Field(
         default=False, description="Time the model under torch.compile, and each line as that compiles it alone."
@@ -320,9 +318,7 @@ class ApplyRequest(Part):
     )
     call: ModelCall = ""
     compile: bool = Field(default=False, description="Judge the model as torch.compile compiles it, with and without.")
-    deadline: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Most seconds of wall time; none if left out."
-    )
+    deadline: Seconds = Field(default=None, description="Most seconds of wall time; none if left out.")
     write: FilePath | None = Field(default=None, description="File to write the model with what helps it to.")
     place: Place = Place()
 
@@ -348,8 +344,7 @@ class SearchRequest(TaskRequest):
     )
     base_url: BaseUrl = None
     forecast_model: str | None = Field(
-        default=None,
-        description="Language model that forecasts, for llm and cascade; the first `model` if left out.",
+        default=None, description="Language model that forecasts, for llm and cascade; the first `model` if left out."
     )
     seed_kernels: list[FilePath] = Field(
         default_factory=list[str], description="Kernel file to start from, instead of the bundled ones."
@@ -487,17 +482,13 @@ class GateCheckRequest(Part):
         "both timed on one device in turns.",
     )
     threshold: str = Field(
-        default="2%",
-        pattern=r"^(\d+(\.\d+)?%|0?\.\d+)$",
-        description="How much slower is too slow, as 2% or 0.02.",
+        default="2%", pattern=r"^(\d+(\.\d+)?%|0?\.\d+)$", description="How much slower is too slow, as 2% or 0.02."
     )
     check: bool = Field(
         default=True, description="Where there is no device for it, run a GPU kernel on the CPU and compare outputs."
     )
     budget: int | None = Field(default=None, ge=1, description="Most measurements; the same command goes on later.")
-    max_gpu_seconds: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="Most seconds for which the device is held."
-    )
+    max_gpu_seconds: DeviceSeconds = None
     device: str = Field(
         default="auto",
         description="Device to time on: auto (cuda, else cpu), cuda, cuda:N or cpu; none compiles and checks only.",

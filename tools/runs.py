@@ -23,14 +23,6 @@ GRACE_S = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """A run's result so far; `lost` where it counts as running but its process is gone."""
-
-    result: SearchResult
-    lost: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Glance:
     """Progress of a run that is cheap to read; `best` is the highest speed-up so far."""
 
@@ -57,11 +49,14 @@ def home(place: Place) -> Path:
     return archive_path(place).parent
 
 
-def look(place: Place, run_id: str) -> Look:
-    """Return the result of a run so far; raises `UsageError` for an unknown one."""
+def look(place: Place, run_id: str) -> tuple[SearchResult, bool]:
+    """Return a run's result so far, and whether it counts as running although its process is gone.
+
+    Raises `UsageError` for an unknown run.
+    """
     with sessions.existing_archive(place, run_id) as archive:
         row = archive.run(run_id)
-        return Look(report(archive, row.id), lost=lost(row))
+        return report(archive, row.id), lost(row)
 
 
 def glance(place: Place, run_id: str) -> Glance:

@@ -128,10 +128,7 @@ def closing_executors(executors: Executors | None) -> Generator[Executors]:
 
 @contextmanager
 def open_session(
-    place: Place,
-    task: str | Task,
-    executors: Executors | None = None,
-    **options: Unpack[TaskOptions],
+    place: Place, task: str | Task, executors: Executors | None = None, **options: Unpack[TaskOptions]
 ) -> Generator[Session]:
     """Load the task, open the archive, then start the device; what was opened here is closed at the end."""
     loaded = load_task(task, place, **options)
@@ -253,10 +250,7 @@ def _limits(compile_s: float | None) -> Limits | None:
 
 
 def open_executor(
-    place: Place,
-    task: Task,
-    begun: Callable[[Executor], None] = lambda _: None,
-    compile_s: float | None = None,
+    place: Place, task: Task, begun: Callable[[Executor], None] = lambda _: None, compile_s: float | None = None
 ) -> Executor:
     """Return an executor for the device asked for; raises `DeviceError` that says what is missing.
 

@@ -62,9 +62,11 @@ def run_suite(
         loaded = _load(request, kept)
         executor = kept.get(request.place, loaded.problems[0].task)
         problems = [_fitting(p, executor) for p in loaded.problems]
+        # A result depends on these; those of other machines are not known here.
+        versions = {"forewarp": forewarp.__version__} | (executor.probe() if isinstance(executor, VersionProbe) else {})
         with (
             sessions.open_archive(request.place) as archive,
-            suite_measuring.opened(folder, executor.target, _versions(executor)) as record,
+            suite_measuring.opened(folder, executor.target, versions) as record,
         ):
             measuring = SuiteMeasuring(executor, archive, record, request.retry_failed, progress, stopped)
             measuring.run(problems)
@@ -153,11 +155,6 @@ def _fitting(problem: SuiteProblem, executor: Executor) -> SuiteProblem:
         return kernel
 
     return replace(problem, kernels={name: fitting(kernel) for name, kernel in problem.kernels.items()})
-
-
-def _versions(executor: Executor) -> dict[str, str]:
-    """Return the versions that a result depends on; those of other machines are not known here."""
-    return {"forewarp": forewarp.__version__} | (executor.probe() if isinstance(executor, VersionProbe) else {})
 
 
 def _name(request: SuiteRequest) -> str:

@@ -133,7 +133,7 @@ def find_kernels(given: str) -> list[KernelFile]:
     found = [
         KernelFile(p.relative_to(root).as_posix(), p)
         for p in root.rglob("*")
-        if p.suffix in KERNEL_SUFFIXES and p.is_file() and not any(_ignored(q) for q in _up_to(p, root))
+        if p.suffix in KERNEL_SUFFIXES and p.is_file() and not any(map(_ignored, map(Path, p.relative_to(root).parts)))
     ]
     if not found:
         what = "has no kernels" if root.is_dir() else "is neither a folder nor a file"
@@ -221,7 +221,3 @@ def _is_task(folder: Path) -> bool:
 
 def _ignored(path: Path) -> bool:
     return path.name.startswith((".", "__"))
-
-
-def _up_to(path: Path, root: Path) -> list[Path]:
-    return [root / part for part in path.relative_to(root).parts]

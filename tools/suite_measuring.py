@@ -245,8 +245,4 @@ class SuiteMeasuring:
             job.task.name, self.executor.target, job.candidate, outcome.build, outcome.measurement, number
         )
         self.record.add(job.task, job.candidate, result)
-        return _said(result)
-
-
-def _said(result: MeasureResult) -> str:
-    return f"{result.verdict} {result.speedup}" if result.status == "ok" else result.status
+        return f"{result.verdict} {result.speedup}" if result.status == "ok" else result.status

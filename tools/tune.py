@@ -337,16 +337,12 @@ def _opened_lock(request: TuneRequest) -> Lock | None:
 
 def command(request: TuneRequest) -> str:
     words = ["forewarp", "tune", request.file, *(w for call in request.calls for w in ("--call", call))]
-    words += ["--task", request.task] if request.task is not None else []
-    words += ["--target", request.target]
-    words += ["--measure", str(request.measure)] if request.measure is not None else []
+    for name in ("task", "target", "measure", "lock", "compile", "budget", "against", "table"):
+        if (value := getattr(request, name)) is not None:
+            words += [f"--{name}", str(value)]
     words += ["--deterministic"] if request.deterministic else []
-    words += ["--lock", request.lock] if request.lock is not None else []
-    words += ["--compile", str(request.compile)] if request.compile is not None else []
-    words += ["--budget", str(request.budget)] if request.budget is not None else []
     words += ["--space"] if request.space else []
-    words += ["--against", request.against] if request.against is not None else []
-    words += ["--table", request.table, "--format", request.format] if request.table is not None else []
+    words += ["--format", request.format] if request.table is not None else []
     return shlex.join(words)
 
 

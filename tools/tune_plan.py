@@ -39,7 +39,7 @@ def tune_file(
 ) -> TuneResult:
     """Tune a file's kernels: those under @triton.autotune, or, with a task, what a launch plan or a module declares.
 
-    `stage` is called when the next step begins, `began` with what can be stopped. Raises as `TuneJob` and `tune_plan`.
+    `began` gets what can be stopped. Raises as `TuneJob` and `tune_plan`.
     """
     if request.task is not None:
         return tune_plan(request, stage=stage)

@@ -51,13 +51,7 @@ def own_table(tuned: Sequence[Tuned], target: Target, command: str) -> dict[str,
         }
         for t in tuned
     ]
-    return {
-        "version": 1,
-        "device": target.name,
-        "forecasts": forecasts.version(),
-        "command": command,
-        "kernels": rows,
-    }
+    return {"version": 1, "device": target.name, "forecasts": forecasts.version(), "command": command, "kernels": rows}
 
 
 def vllm_keys(calls: Sequence[str]) -> dict[str, int]:

@@ -47,8 +47,7 @@ def validate_task(
 ) -> ValidateResult:
     """Check that null candidates are rejected on each shape of the task. Needs no candidate, and records nothing.
 
-    `stage` is called when the next part begins; `executors` keeps the device warm between calls. Raises `TaskError`
-    with the reference's own error.
+    Raises `TaskError` with the reference's own error.
     """
     with closing_executors(executors) as kept:
         task = load_task(request.task, request.place, **request.options)

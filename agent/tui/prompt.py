@@ -108,9 +108,7 @@ class Prompt(TextArea):
 
         key: str
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+j,shift+enter,alt+enter", "newline", "New line", show=False)]
 
     def __init__(self, folder: Path, history: History, completions: OptionList, *, placeholder: str = "") -> None:
         super().__init__(

@@ -72,9 +72,9 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class TextList:
-    """A list of texts, each with a link before it where there is one: (text, link's text, address)."""
+    """A list of texts."""
 
-    items: Sequence[tuple[str, str, str]]
+    items: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from forewarp.archive.rows import CandidateRow
 from forewarp.core.values import Candidate, Measurement
-from forewarp.report.html.blocks import (
-    Fold,
-    PageBlock,
-    SourceLines,
-    table,
-)
+from forewarp.report.html.blocks import Fold, PageBlock, SourceLines, table
 from forewarp.tools.parts import speedup_of
 
 MOST_CHANGES = 20

@@ -27,7 +27,7 @@ from forewarp.report.html.blocks import (
     number,
     table,
 )
-from forewarp.report.html.chart import Axis, ChartFigure, PlotArea, count_axis, log_axis, share_axis, short
+from forewarp.report.html.chart import ChartFigure, PlotArea, count_axis, log_axis, share_axis, short
 from forewarp.report.html.roofline import Roofline
 from forewarp.search import policy
 from forewarp.tools import wording
@@ -215,7 +215,8 @@ def _progress(document: SearchResult, made: Sequence[SpendingStep], roofline: Ro
     if made[-1].device_s > 0:
         what = "GPU seconds" if document.device.kind == "cuda" else "device seconds"
         recorded = " of the recorded measurements" if document.source == "replay" else ""
-        frame.above(f"{what}{recorded}", _seconds(x, made))
+        ticks = [(at, short(made[round(at) - 1].device_s)) for at, _ in x.ticks if round(at) <= len(made)]
+        frame.above(f"{what}{recorded}", ticks)
     end = len(made) + 0.5
     frame.line((0.5, 1.0), (end, 1.0), "ink", stroke_dasharray="2 3")
     frame.text(0.6, 1.0, "the reference, 1×")
@@ -238,10 +239,6 @@ def _progress(document: SearchResult, made: Sequence[SpendingStep], roofline: Ro
         *(["all of it looked up in a recorded pool"] if document.source == "replay" else []),
     ]
     return [frame.figure(_reached(document, made), f"{'; '.join(caption)}.", keys(s.fate for s in made))]
-
-
-def _seconds(x: Axis, made: Sequence[SpendingStep]) -> list[tuple[float, str]]:
-    return [(value, short(made[round(value) - 1].device_s)) for value, _ in x.ticks if round(value) <= len(made)]
 
 
 def _curve(frame: PlotArea, made: Sequence[SpendingStep], end: float) -> None:
@@ -323,7 +320,7 @@ def _winner(document: SearchResult) -> list[PageBlock]:
             )
         )
     for title, texts in (("Against its time", best.flags), ("Its outputs passed", best.checks)):
-        blocks += [Heading(title), TextList([(text, "", "") for text in texts])] if texts else []
+        blocks += [Heading(title), TextList(texts)] if texts else []
     state = wording.device_line(best.device_state, best.workloads)
     return [*blocks, SmallPrint(state) if state else None, Fold("Source", "", [SourceLines.of(best.source)])]
 

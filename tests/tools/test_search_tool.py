@@ -94,7 +94,7 @@ def test_a_stopped_run_is_resumed_with_its_spend(recorded: Recorded) -> None:
             pass
         finished = job.result()
     assert (finished.status, finished.budget.spent.measurements) == ("finished", 8)
-    assert runs.look(Place(), finished.run_id[:5]).result == finished
+    assert runs.look(Place(), finished.run_id[:5]) == (finished, False)
 
 
 def test_stopping_a_run_that_nobody_works_on_is_refused(recorded: Recorded) -> None:
