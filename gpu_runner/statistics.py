@@ -292,10 +292,7 @@ def deciding_interval(timings: Sequence[WorkloadTiming]) -> tuple[float, float, 
 
 
 def overall(timings: Sequence[WorkloadTiming]) -> Verdict:
-    """Judge the geometric mean over the workloads as `timing` judges one: margin, cycles and control.
-
-    Cycles count where every workload has them, controls where any has one.
-    """
+    """Judge the geometric mean as `timing` judges one workload; cycles count where all workloads have them."""
     series = [_series(t) for t in timings]
     cycles = [known for s in series if (known := s.in_cycles()) is not None]
     controls = [control for t in timings if (control := _control(t.control, t.mode)) is not None]

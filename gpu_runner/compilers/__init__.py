@@ -51,10 +51,7 @@ def _backend(language: str, host_code: bool) -> Backend:
 def compile_candidate(
     candidate: Candidate, signatures: Sequence[Signature], target: Target, folder: Path
 ) -> dict[str, Any]:
-    """Compile `candidate` for every workload into `folder` and return its manifest.
-
-    Workloads that resolve to the same constants share their files. Raises `CompileError` or `CandidateError`.
-    """
+    """Compile `candidate` for every workload into `folder`; raises `CompileError` or `CandidateError`."""
     wanted = [name for name in languages_on(target.kind) if name in DEVICE_ONLY]
     if candidate.language not in wanted:
         raise CandidateError(

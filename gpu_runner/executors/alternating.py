@@ -127,10 +127,7 @@ class AlternatingExecutors:
         self._make, self._executors = executors, executors()
 
     def renew(self) -> None:
-        """Have the next measurements made by new processes: what differs from process to process is drawn anew.
-
-        On a CPU by new servers, too, since a fork lies in memory as its server does.
-        """
+        """Have the next measurements made by new processes, on a CPU of new servers, whose memory a fork shares."""
         if self._executors[0].target.kind == "cuda":
             for executor in self._executors:
                 executor.end_process()

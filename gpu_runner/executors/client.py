@@ -143,10 +143,7 @@ class ChildSession:
                 self._ready = True
 
     def wait(self, timeout: float, on_look: OnLook | None = None) -> Reply:
-        """Wait for one answer; without one, the child is killed and the reply says how it ended.
-
-        Raises `UnprotectedError`.
-        """
+        """Wait for one answer; without one, the child is killed. Raises `UnprotectedError`."""
         start = time.perf_counter()
         answer, timed_out, exit_status, started = None, False, None, 0.0
         try:
@@ -276,7 +273,6 @@ class ServerProcess:
                 self._forget()
 
     def _start(self, abandoned: Callable[[], bool]) -> socket.socket:
-        """Return the control socket, starting the server at first use or after its loss."""
         if abandoned():
             raise closed_error()
         if self._control is not None and self._process is not None and self._process.poll() is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from forewarp.core.errors import UsageError
 from forewarp.core.protocols import Executor, SeedMaker, Subject, Tracer, VersionProbe
@@ -87,7 +86,6 @@ def open_local(
     device: str,
     *,
     python: str | None = None,
-    cache: Path | None = None,
     limits: Limits | None = None,
     begun: Callable[[Executor], None] = lambda _: None,
 ) -> Executor:
@@ -98,7 +96,7 @@ def open_local(
     """
     target = devices.choose(device)
     which = devices.indices(device) if target.kind == "cuda" else [0]
-    local = [LocalExecutor(target, python=python or sys.executable, cache=cache, limits=limits, index=i) for i in which]
+    local = [LocalExecutor(target, python=python or sys.executable, limits=limits, index=i) for i in which]
     try:
         for executor in local:
             begun(executor)

@@ -126,7 +126,6 @@ def _failure(reply: Reply, limit_s: float) -> str:
 
 
 def _last_change_beside(path: str) -> float:
-    """Return when a Python file of the file's folder was last changed; 0 where it has none."""
     times = [0.0]
     for other in Path(path).parent.glob("*.py") if path else ():
         with contextlib.suppress(OSError):

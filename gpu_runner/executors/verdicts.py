@@ -140,10 +140,7 @@ def measurement_of(
     limit_s: float,
     environment: Mapping[str, str],
 ) -> Measurement:
-    """Return the measurement that a reply amounts to; `excuse` has let pass one without an answer.
-
-    Raises `WorkerError`, `TaskError` or `UsageError` where machine, reference or anchor failed.
-    """
+    """Return the measurement that a reply amounts to; raises where not the candidate is to blame."""
     judged = reply.read(Judgement)
     phases = {"compile": build.seconds, "spawn": reply.started_s, "total": build.seconds + reply.seconds}
     if judged is None:
@@ -260,10 +257,7 @@ def _broken(timed: WorkloadTiming) -> str:
 
 
 def _below_floor(timed: WorkloadTiming, signature: Signature, target: Target) -> str:
-    """Say that a workload took less time than it can; "" where it did not, or where the anchor does so too.
-
-    A reference that beats the floor shows that the floor does not hold: not every byte of an input need be read.
-    """
+    """Say that a workload took less time than it can; "" where it did not, or the anchor, too: no floor then."""
     floor = floor_s(signature, target)
     if timed.candidate_median_s >= floor or timed.anchor_median_s < floor:
         return ""

@@ -20,10 +20,7 @@ _MOST = 1000
 
 
 def with_modules(source: str, file: Path) -> str:
-    """Return a file's text with the modules of its folder that it imports by name, and theirs in turn.
-
-    Raises `TaskError` for one that cannot be read, and SyntaxError.
-    """
+    """Return a file's text with the modules of its folder that it imports by name; raises `TaskError`."""
     folder, source = file.parent, _placed(source, file)
     found: dict[str, tuple[str, bool]] = {}
     waiting = list(_imported(ast.parse(source), ""))

@@ -21,10 +21,7 @@ MAX_SOURCE_BYTES = 1_000_000
 
 
 def load(path: Path, tunables: Mapping[str, int] | None = None) -> Candidate:
-    """Read a candidate from a file; the language follows from the suffix and, for `.py`, from the text.
-
-    A launch plan beside it, in a `.toml` file of the same name, is put in front.
-    """
+    """Read a candidate from a file, behind the launch plan in a `.toml` file of its name, if there is one."""
     source = read(path)
     beside = path.with_suffix(".toml")
     if path.suffix in (*C_SUFFIXES, ".cuh") and not plan.has_block(source) and beside.is_file():

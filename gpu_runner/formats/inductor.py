@@ -252,7 +252,6 @@ def _open_kernels(code: str, function: str, opened: Callable[[str, str], str]) -
 
 
 def _check_names(reference: str, code: str) -> None:
-    """Raise `Unfit` where reference and code give one name to two things."""
     own, theirs = bindings(reference), bindings(code)
     clashes = sorted(n for n in own.keys() & theirs.keys() if own[n] != theirs[n])
     if clashes:

@@ -517,7 +517,6 @@ def _extent(expression: str | Number, names: Names, where: str) -> int:
 
 
 def _resolve_map(planned: PlannedMap, where: str, names: Names, buffers: Mapping[str, TensorSpec]) -> TensorMap:
-    """Work out a tensor map and check it against the buffer and the driver's rules."""
     if planned.of not in buffers:
         raise CandidateError(f"{where}.of: {planned.of!r} is no buffer", hint=f"there are {', '.join(buffers)}")
     tensor = buffers[planned.of]

@@ -57,10 +57,7 @@ class Observer:
         self.seconds: dict[str, float] = {}
 
     def observe(self, request: ObserveRequest) -> tuple[Programs, list[int]]:
-        """Return the programs of a module, or of a reference, with the descriptors that belong to them.
-
-        Raises `NotLiftable`, `WrongResult`, and whatever the module raises.
-        """
+        """Return programs with their descriptors; raises `NotLiftable`, `WrongResult`, or the module's error."""
         programs: list[Program] = []
         for workload, signature in zip(request.job.workloads, request.job.signatures, strict=True):
             with self._timed("load"):

@@ -452,7 +452,6 @@ class CellBench(Bench):
         return seconds / count - (3 if stage.prepares_calls else 2) * self._turn_s
 
     def _question(self) -> None:
-        """Look into what speaks against the times of the workload on stage, before it goes."""
         if self._witness is not None:
             self._flags += self._witness.findings()
             self._witness = None

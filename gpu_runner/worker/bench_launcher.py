@@ -197,7 +197,6 @@ class LauncherBench(Bench):
         guards: Guards,
         state: Sequence[str],
     ) -> dict[str, torch.Tensor]:
-        """Load a kernel of an arm; return the buffers that it is given of the state named."""
         workload = self.workloads[index].name
         # Copies: a kernel that writes to its weights must not change the reference.
         values = model.state_dict()

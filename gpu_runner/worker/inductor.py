@@ -291,7 +291,6 @@ def _result(result: Any) -> str:
 
 
 def _configurations(modules: Sequence[Any]) -> dict[str, dict[str, int]]:
-    """Return the configurations that the Triton kernels of generated modules ran with, by name."""
     found: dict[str, dict[str, int]] = {}
     for module in modules:
         for name, kernel in vars(module).items():

@@ -205,7 +205,6 @@ class Examination:
                 self.notes.append(f"output {output}: {100 * still:.3g} % of the elements are the same for other inputs")
 
     def _look_at_calls(self) -> None:
-        """Look whether calls are alike, and at what the reference asks for and changes of itself."""
         first, random = self.first, self.problem.random
         self.problems += [
             f"the reference calls {', '.join(names)} {when}: outputs that follow the clock, the process or numbers "
@@ -298,10 +297,7 @@ class Examination:
         return self._changed_by(outputs, without=index)
 
     def _with_other(self, index: int, part: tuple[int, slice] | None = None) -> list[torch.Tensor] | None:
-        """Return what the reference makes of another tensor of the inputs; None where none is known or it refuses.
-
-        A `part` is a dimension and a range of it to change; the rest stays.
-        """
+        """Return what the reference makes of another tensor of the inputs, or `part` of one; None if it refuses."""
         values = list(self.first.values)
         place = [i for i, v in enumerate(values) if isinstance(v, torch.Tensor)][index]
         other = tensors_of(self.second.values)[index]
@@ -358,7 +354,6 @@ def _follows_seeds(calls: AlikeCalls, values: Sequence[Any], *, marked: bool) ->
 
 
 def _numbers_of(model: torch.nn.Module) -> dict[str, Any]:
-    """Return the numbers among the attributes of a module and those in it, by name."""
     return {
         f"{name}.{key}".removeprefix("."): value
         for name, module in model.named_modules()
@@ -395,7 +390,6 @@ FIXED: dict[str, Callable[[torch.Tensor], torch.Tensor | None]] = {
 
 
 def _passed(index: int, draw: Draw, output: int) -> torch.Tensor | None:
-    """Return an input as an output; None where it does not have its shape."""
     given, right = tensors_of(draw.values)[index], draw.outputs[output]
     if given.numel() == right.numel():
         return given.to(right.dtype).reshape(right.shape).contiguous()

@@ -33,10 +33,7 @@ _ALIKE = 1e-9
 
 
 def oracle(model: torch.nn.Module, inputs: Sequence[Any]) -> tuple[list[torch.Tensor], str]:
-    """Return the expected outputs and how they were made: in fp64, else in the highest fp32 precision, never TF32.
-
-    The inputs stay as they are, even where the reference writes to them.
-    """
+    """Return the expected outputs, and how they were made: in fp64, else in fp32 without TF32. Inputs stay."""
     with numerics.without_tf32():
         try:
             return outputs_of(copy.deepcopy(model).double()(*copies(inputs, torch.float64))), "fp64"
@@ -151,7 +148,6 @@ def expect(
 
 
 def _check_described(results: Sequence[torch.Tensor], described: Sequence[TensorSpec] | None) -> None:
-    """Raise `ReferenceFailed` where the reference's outputs, which come first, are not as they were described."""
     if described is None:
         return
     now = [f"{dtype_name(r)} {_shape(r)}" for r in results[: len(described)]]
@@ -267,7 +263,6 @@ class _Pieces:
 
 
 def _may_be_kept(outputs: Sequence[torch.Tensor]) -> bool:
-    """Return whether there is so much memory that these outputs in fp64 take little of what is free."""
     if not outputs[0].is_cuda:
         return False
     free, _ = torch.cuda.mem_get_info()

@@ -57,11 +57,11 @@ def load_module(source: str, name: str, constants: Mapping[str, Any]) -> ModuleT
     return module
 
 
-def import_text(source: str, name: str = "candidate_module") -> ModuleType:
+def import_text(source: str) -> ModuleType:
     """Import text from a file of its own, because Triton reads a kernel's text through `inspect`."""
     with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as f:
         f.write(source)
-    return import_file(Path(f.name), name, register=True)
+    return import_file(Path(f.name), "candidate_module", register=True)
 
 
 @dataclass(frozen=True, slots=True)
