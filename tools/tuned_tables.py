@@ -37,7 +37,7 @@ def own_table(tuned: Sequence[Tuned], target: Target, command: str) -> dict[str,
 
     def measured(t: Tuned, tried: Tried) -> dict[str, Any]:
         configuration = as_config(t.observed.space.configurations[tried.place])
-        speedup = [tried.speedup, tried.low, tried.high]
+        speedup = None if tried.speedup is None else [tried.speedup, tried.low, tried.high]
         return {"configuration": configuration, "measured_us": tried.measured_us, "speedup": speedup}
 
     rows = [

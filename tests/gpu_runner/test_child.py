@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import socket
@@ -60,6 +61,20 @@ def test_an_agent_imports_nothing_of_it(polluted: Path, monkeypatch: pytest.Monk
     found = polluted.read_text() if polluted.exists() else ""
     # The login's own Python runs the site's customisation before anything of ours.
     assert set(found.split()) <= {str(tmp_path / "path" / "sitecustomize.py")}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a folder of another user")
+def test_an_agent_runs_no_code_that_another_user_has_put_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FOREWARP_CACHE", str(tmp_path))
+    package, ran = bootstrap.package(), tmp_path / "ran"
+    planted = tmp_path / "agents" / hashlib.sha256(package).hexdigest() / "forewarp"
+    planted.mkdir(parents=True)
+    (planted / "__init__.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    os.chown(planted.parent, 65534, 65534)
+    command = bootstrap.command(sys.executable, package)
+    done = subprocess.run(command, input=b"", capture_output=True, timeout=60, check=False)
+    assert b"is another user's, who could change the code" in done.stderr
+    assert not ran.exists()
 
 
 def test_what_only_pythonpath_has_is_still_found(polluted: Path, tmp_path: Path) -> None:
