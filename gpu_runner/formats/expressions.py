@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, cast
@@ -65,8 +66,8 @@ Names = Mapping[str, Number | tuple[int, ...]]
 def evaluate(expression: str | Number, names: Names, where: str) -> Number:
     """Return the value of `expression`; raises `CandidateError`. `where` names the plan's key in messages."""
     value = expression if isinstance(expression, int | float) else _compute(expression, names, where)
-    if not math.isfinite(value):
-        raise CandidateError(f"{where}: {expression!r} is {value}, not a finite number")
+    if not abs(value) <= sys.float_info.max:  # math.isfinite raises for whole numbers beyond that
+        raise CandidateError(f"{where}: {expression!r} is not a finite number")
     return value
 
 

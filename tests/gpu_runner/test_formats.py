@@ -104,6 +104,11 @@ def test_expressions_name_what_is_known() -> None:
     assert "cols" in e.value.hint
 
 
+def test_a_number_beyond_what_a_float_holds_is_named() -> None:
+    with pytest.raises(CandidateError, match=r"let\.a: 'b \* b' is not a finite number"):
+        evaluate("b * b", {"b": 10**200}, "let.a")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
