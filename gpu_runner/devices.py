@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -50,11 +51,8 @@ def known_targets() -> dict[str, Target]:
 def detect_cpu() -> Target:
     """Describe this machine's processor; rates stay unknown, because nothing here has measured them."""
     name = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as f:
-            name = next((line.split(":", 1)[1].strip() for line in f if line.startswith("model name")), name)
-    except OSError:
-        pass
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as f:
+        name = next((line.split(":", 1)[1].strip() for line in f if line.startswith("model name")), name)
     count = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return Target(name, "cpu", platform.machine(), count, source="/proc/cpuinfo")
 

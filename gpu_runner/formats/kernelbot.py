@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from forewarp.core.errors import TaskError
 from forewarp.core.values import Constant, Task, Workload
+from forewarp.gpu_runner.formats.python_text import bindings
 
 NAME = "task.yml"
 SUBMISSION = "@SUBMISSION@"
@@ -127,14 +128,8 @@ def _parse(name: str, text: str) -> ast.Module:
 
 
 def _check_reference(path: Path, reference: str) -> None:
-    defined: set[str] = set()
-    for node in _parse(f"{path.parent / 'reference.py'}", reference).body:
-        if isinstance(node, ast.FunctionDef):
-            defined.add(node.name)
-        elif isinstance(node, ast.Assign):
-            defined |= {t.id for t in node.targets if isinstance(t, ast.Name)}
-        elif isinstance(node, ast.ImportFrom):
-            defined |= {a.asname or a.name for a in node.names}
+    _parse(f"{path.parent / 'reference.py'}", reference)
+    defined = bindings(reference)
     missing = [name for name in FUNCTIONS if name not in defined]
     if missing:
         raise TaskError(

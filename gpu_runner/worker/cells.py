@@ -39,7 +39,6 @@ _SPINNERS = 4
 KEPT_BYTES = 64 << 10
 """Of what a candidate prints, kept of the beginning, and of the end."""
 _PIPE_BYTES, _PIPES_AT_ONCE = 1 << 20, 16
-_F_SETPIPE_SZ = 1031
 
 
 class CellFailed(Exception):
@@ -61,7 +60,7 @@ class _Output:
     def __init__(self) -> None:
         self.descriptor, self.theirs = os.pipe()
         with contextlib.suppress(OSError):
-            fcntl.fcntl(self.descriptor, _F_SETPIPE_SZ, _PIPE_BYTES)
+            fcntl.fcntl(self.descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         os.set_blocking(self.descriptor, False)
         self._written = self._dropped = 0
         self._tail = bytearray()

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from forewarp.core.values import DEFAULT_TOLERANCES, Tolerance
@@ -293,11 +294,8 @@ class _Output:
             raise Mismatch(f"output {self.index} is {_kind(output)}, the task returns {self._kind}")
 
     def place(self, position: int) -> list[int]:
-        index: list[int] = []
-        for size in reversed(self._shape):
-            position, rest = divmod(position, size)
-            index.insert(0, rest)
-        return index
+        # Complex elements are pairs of numbers.
+        return [int(i) for i in np.unravel_index(position // (1 + self.dtype.is_complex), self._shape)]
 
 
 def _kind(output: torch.Tensor) -> str:

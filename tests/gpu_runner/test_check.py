@@ -101,6 +101,14 @@ def test_complex_numbers_are_compared_by_their_parts() -> None:
         judge.compare([exact.conj().resolve_conj().to(torch.complex64)])
 
 
+def test_a_wrong_complex_number_is_named_by_its_own_place() -> None:
+    exact = torch.ones(4, 5, 6, dtype=torch.complex128)
+    wrong = exact.to(torch.complex64)
+    wrong[3, 2, 1] += 9
+    with pytest.raises(Mismatch, match=r"first at \[3, 2, 1\]"):
+        Expected([exact], [exact.to(torch.complex64)], None).compare([wrong])
+
+
 def test_the_references_own_error_widens_the_tolerance() -> None:
     exact = torch.ones(4, dtype=torch.float64)
     coarse = Expected([exact], [torch.full((4,), 1.1)], Tolerance(1e-6, 1e-6))
