@@ -3,13 +3,15 @@
     python benchmarks/fit_configurations.py --out benchmarks/results/tune.json
 
 Reads `pool/configurations.parquet` (`record_configurations.py`). Kernels are left out in `FOLDS` groups, each with all
-of its calls, on all cards. `--write` also fits to everything and writes `tuning/learned.npz`.
+of its calls, on all cards; how much of the trees' correction counts for them is chosen by the kernels of other groups.
+`--write` also fits to everything and writes `tuning/learned.npz`.
 
 Figures, each a geometric mean or a median over spaces: `share.0`, the best time over that of the configuration forecast
 fastest; `share.8`, over the best of the first eight; `needed`, how many of them until one is within 5 % of the best.
 Configurations that do not compile or do not fit are passed over, as tuning passes over them. `two_stages` forecasts
 without compiling, and again the best `COMPILED` of them with the compiler's facts. `…_fed_back` measures `FIRST`, and
-goes on by forecasts that these have corrected (`tuning/feedback.py`); `gain` says what that adds to `share.8`. Beside
+goes on by forecasts that these have corrected (`tuning/feedback.py`); `gain` says what that adds to `share.8`. The
+rates of physics were last chosen on every second kernel by name, and `not_chosen_on` is of the others alone. Beside
 them stand physics alone (a roofline with waves), random order (its expectation) and the author's order; and searches
 and rules of others (`configuration_baselines.py`), whose figures are left as they are.
 """
@@ -24,7 +26,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,8 @@ SETTINGS: Mapping[str, Any] = {
 """Settings other than those of `learned_prior.SETTINGS`."""
 NEAR, FLOOR = 0.5, 0.1
 """A configuration that comes in `NEAR` octaves behind the best weighs 1/e, and none less than `FLOOR`."""
+SHARES = (0.25, 0.5, 0.75, 1.0)
+"""Shares of the trees' correction that are tried on kernels left out."""
 COMPILED, FOLDS = 24, 9
 FIRST = 4
 OTHERS = ("searches", "published")
@@ -89,14 +93,13 @@ class Measured:
 def main() -> None:
     """Fit and judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--write", action="store_true", help="write the fitted trees into the package")
     chosen = parser.parse_args()
     spaces = read(POOL)
+    shares = judge(spaces, chosen.out)
     if chosen.write:
-        write_learned(spaces)
-    if chosen.out:
-        judge(spaces, chosen.out)
+        write_learned(spaces, shares)
 
 
 def read(path: Path) -> list[Measured]:
@@ -157,23 +160,28 @@ def fitted(spaces: Sequence[Measured], compiled: bool) -> Trees:
     return grow(x, y, SETTINGS, ROUNDS, weight=shares * len(y), seeds=SEEDS)
 
 
-def write_learned(spaces: Sequence[Measured]) -> None:
-    """Write trees fitted to all spaces into the package; the same spaces give the same bytes."""
+def write_learned(spaces: Sequence[Measured], shares: Mapping[bool, float]) -> None:
+    """Write trees fitted to all spaces into the package, with shares of them; the same spaces give the same bytes."""
     digest = hashlib.sha256(POOL.read_bytes()).hexdigest()
     said = {"version": time.strftime("%Y.%m.%d"), "spaces": len(spaces), "data_sha256": digest}
     arrays: dict[str, Any] = {"said": np.frombuffer(json.dumps(said).encode(), np.uint8)}
     for compiled, name in forecasts.SETS.items():
-        arrays |= fitted(spaces, compiled).arrays(name)
+        trees = fitted(spaces, compiled)
+        arrays |= replace(trees, scale=trees.scale * shares[compiled]).arrays(name)
     with forecasts.LEARNED.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 
-def judge(spaces: Sequence[Measured], out: Path) -> None:
-    """Write how well each kernel's configurations are ordered by trees that were fitted without it."""
+def judge(spaces: Sequence[Measured], out: Path) -> dict[bool, float]:
+    """Write how well each kernel's configurations are ordered by trees that were fitted without it.
+
+    Returns the share of the trees' correction that is best for all kernels, without and with the compiler's facts.
+    """
     names = ("uncompiled", "compiled", "two_stages", "physics", "listed", "uncompiled_fed_back", "two_stages_fed_back")
     orders: dict[str, list[list[int]]] = {name: [] for name in names}
-    trained = left_out(spaces)
-    without = left_out([s for s in spaces if s.card == "h200"], [s.kernel for s in spaces])
+    trained, shares = tempered(spaces, left_out(spaces))
+    h200 = [s for s in spaces if s.card == "h200"]
+    without, _ = tempered(h200, left_out(h200, [s.kernel for s in spaces]))
     elsewhere: dict[str, list[list[int]]] = {"uncompiled": [], "compiled": [], "two_stages": []}
     rows: list[dict[str, Any]] = []
     for s in spaces:
@@ -195,6 +203,7 @@ def judge(spaces: Sequence[Measured], out: Path) -> None:
             | {"random": at_random(s)}
         )
     h100 = [s for s in spaces if s.card == "h100"]
+    not_chosen_on = sorted({s.kernel for s in spaces})[1::2]
     result: dict[str, Any] = {
         "spaces": len(spaces),
         "kernels": len({s.kernel for s in spaces}),
@@ -203,15 +212,55 @@ def judge(spaces: Sequence[Measured], out: Path) -> None:
         "random": averaged([at_random(s) for s in spaces]),
         "gain": {n: gain(spaces, orders[n], orders[f"{n}_fed_back"]) for n in ("uncompiled", "two_stages")},
         "h100_trained_without": {name: figures(h100, found) for name, found in elsewhere.items()},
+        "not_chosen_on": {
+            name: figures(*chosen(spaces, found, lambda s: s.kernel in not_chosen_on)) for name, found in orders.items()
+        },
         "gemm": {
             name: figures(*chosen(spaces, found, lambda s: s.kernel.startswith("gemm_bf16")))
             for name, found in orders.items()
         },
+        "share_of_trees": {forecasts.SETS[compiled]: share for compiled, share in shares.items()},
         "rank_1000_s": rank_seconds(spaces),
         "rows": rows,
     }
     before = json.loads(out.read_text()) if out.exists() else {}
     write(out, result | {name: before[name] for name in OTHERS if name in before})
+    return shares
+
+
+def tempered(
+    spaces: Sequence[Measured], trained: Mapping[tuple[str, bool], Trees]
+) -> tuple[dict[tuple[str, bool], Trees], dict[bool, float]]:
+    """Return trees of which so large a share counts as orders the kernels of other folds best, and the share for all.
+
+    How well is the mean of the logarithms of `share.0` and `share.8`, of kernels that trees were fitted without.
+    """
+    names = sorted({kernel for kernel, _ in trained})
+    fold = {name: place % FOLDS for place, name in enumerate(names)}
+    found: dict[tuple[str, bool], Trees] = {}
+    best: dict[bool, float] = {}
+    for compiled in (False, True):
+        scores: dict[str, list[Array]] = {}
+        for s in spaces:
+            times, trees = s.times(compiled), trained[s.kernel, compiled]
+            orders = [physics.fastest_first(corrected(s, times, trees, share)) for share in SHARES]
+            each = [figures([s], [order])["share"] for order in orders]
+            scores.setdefault(s.kernel, []).append(np.log([f["0"] * f["8"] for f in each]))
+
+        def share(among: Sequence[str], scores: Mapping[str, list[Array]] = scores) -> float:
+            return SHARES[int(np.argmax(sum(sum(scores[name]) for name in among if name in scores)))]
+
+        best[compiled] = share(names)
+        for name in names:
+            own = share([other for other in names if fold[other] != fold[name]])
+            trees = trained[name, compiled]
+            found[name, compiled] = replace(trees, scale=trees.scale * own)
+    return found, best
+
+
+def corrected(s: Measured, times: Times, trees: Trees, share: float) -> Array:
+    """Return the seconds of a space's configurations with a share of the trees' correction."""
+    return forecasts.corrected(s.counted, times, s.target, replace(trees, scale=trees.scale * share)).seconds
 
 
 def left_out(spaces: Sequence[Measured], kernels: Sequence[str] = ()) -> dict[tuple[str, bool], Trees]:

@@ -13,6 +13,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -78,10 +79,13 @@ class Installed(contextlib.AbstractContextManager["Installed"]):
             configs = own_prune(tuner, kwargs)
             self._thread.single = self._thread.forecasts = None
             try:
-                return self._decide(tuner, kwargs, configs)
+                kept = self._decide(tuner, kwargs, configs)
             except Exception as e:
                 warn(e)
                 return configs
+            if 1 < len(kept) < len(configs):
+                _compile_together(tuner, kwargs, kept)
+            return kept
 
         def bench(tuner: Any, *args: Any, config: Any, **meta: Any) -> Any:
             if getattr(self._thread, "single", None) is config:
@@ -179,6 +183,23 @@ class Ranking:
     def order(self) -> list[int]:
         """Places of the configurations, the fastest forecast first, on every machine alike."""
         return physics.fastest_first(self.seconds, self.labels)
+
+
+def _compile_together(tuner: Any, kwargs: Mapping[str, Any], configs: Sequence[Any]) -> None:
+    """Compile configurations side by side, so that Triton finds them where it would compile one after the other.
+
+    Triton does itself what fails here, or what an older one cannot. Hooks may say what is compiled, so they come first.
+    """
+    with contextlib.suppress(Exception):
+        from triton.runtime._async_compile import AsyncCompileMode
+
+        if "ignore_errors" not in inspect.signature(AsyncCompileMode).parameters or any(c.pre_hook for c in configs):
+            return
+        given = {name: value for name, value in kwargs.items() if name != "warmup"}
+        threads = ThreadPoolExecutor(min(len(configs), os.cpu_count() or 1))
+        with threads, AsyncCompileMode(threads, ignore_errors=True):
+            for config in configs:
+                tuner.fn.warmup(*tuner.nargs.values(), **given, **config.all_kwargs())
 
 
 def install(

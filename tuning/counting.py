@@ -25,6 +25,8 @@ SAMPLED = (0.125, 0.375, 0.625, 0.875)
 """Programs that are looked at, as shares of the grid: what a program does may depend on its place."""
 SECTOR = 32
 """Bytes that a load moves at least."""
+WARP, NEIGHBOURS = 32, 4
+"""Threads of a warp, and neighbouring elements that each of them has."""
 UNKNOWN_TRIPS = 1024
 """Elements that a loop of unknown length is taken to walk over."""
 _DEPTH = 8
@@ -283,12 +285,17 @@ class _Walker:
     def _held(self, scope: _Scope, carried: Sequence[Tile] = ()) -> Numbers:
         """Return the registers that tiles take in a scope, those of all threads together.
 
-        Operands of products are in shared memory, and what is added to a carried sum takes no place of its own.
+        Operands of products are in shared memory, and what is added to a carried sum takes no place of its own. Other
+        products are held until all are there.
         """
         waiting = _bytes([tile for tile in scope.loads if tile.loaded not in self._operands]) / 4
         sums = [t.shape for t in carried if any(_same(t.shape, product) for product in scope.products)]
-        beside = [math.prod(s, start=ONE) for s in scope.results if not any(_same(s, own) for own in sums)]
-        return _bytes(carried) / 4 + np.max(np.broadcast_arrays(waiting, *beside), axis=0)
+
+        def apart(shapes: Sequence[tuple[Numbers, ...]]) -> list[Numbers]:
+            return [math.prod(s, start=ONE) for s in shapes if not any(_same(s, own) for own in sums)]
+
+        products = sum(apart(scope.products), ZERO)
+        return _bytes(carried) / 4 + np.max(np.broadcast_arrays(waiting, products, *apart(scope.results)), axis=0)
 
     def _branch(self, s: ast.If) -> None:
         test = self._value(s.test)
@@ -631,16 +638,37 @@ class _Walker:
 
     def _reduced(self, name: str, first: Tile, args: list[Any], named: dict[str, Any]) -> Any:
         self._count("reduced", first.elements)
-        self._count("barriers")
         self.work.most("tile", first.elements)
         axis = args[1] if len(args) > 1 else named.get("axis")
+        drop = int(_scalar(axis, 0.0)) % len(first.shape) if _is_number(axis) and first.shape else None
+        self._exchange(first.shape, drop)
         shape: tuple[Numbers, ...] = ()
-        if _is_number(axis) and len(first.shape) > 1:
-            drop = int(_scalar(axis, 0.0)) % len(first.shape)
+        if drop is not None and len(first.shape) > 1:
             kept = (ONE,) if named.get("keep_dims") else ()
             shape = (*first.shape[:drop], *kept, *first.shape[drop + 1 :])
         result = Tile(shape, "int32" if name.startswith("arg") else first.dtype)
         return (result, replace(result, dtype="int32")) if named.get("return_indices") else result
+
+    def _exchange(self, shape: Sequence[Numbers], axis: int | None) -> None:
+        """Count what warps exchange because each holds a part of what is reduced along an axis, or along all.
+
+        A warp's threads lie along the last axis first, with `NEIGHBOURS` elements each, then along those before; warps
+        follow them.
+        """
+        threads: Numbers = np.full(self.work.count, float(WARP))
+        warps_left = threads * 0 + self._globals["num_warps"]
+        sharing = sums = np.ones(self.work.count)
+        for place in reversed(range(len(shape))):
+            size = shape[place] / (NEIGHBOURS if place == len(shape) - 1 else 1)
+            along = np.clip(size, 1.0, threads)
+            warps = np.clip(size / along, 1.0, warps_left)
+            threads, warps_left = threads / along, warps_left / warps
+            if axis in (None, place):
+                sharing = sharing * warps
+            else:
+                sums = sums * shape[place]
+        self._count("barriers", sharing > 1)
+        self._count("exchanged", np.where(sharing > 1, sharing * sums, 0.0))
 
     def _where(self, args: list[Any]) -> Any:
         tiles = [_as_tile(a) for a in args]

@@ -33,29 +33,35 @@ REFUSED = 100.0
 """Factor on the time of a configuration that asks for more shared memory than there is."""
 
 TENSOR = 0.75
-TILE = 0.4
+TILE = 0.3
 DEPTH = 0.3
 NARROW = 1.5
 ALU = 0.5
 SPECIAL = 4.0
 INTEGER = 0.5
 MOVED = 1.0
+EXCHANGED = 40.0
 CACHE = 1.7
 FLIGHT_BYTES = 24e3
 LATENCY_S = 0.8e-6
-BLOCK_S = 1.0e-6
+BLOCK_S = 0.5e-6
 BARRIER_S = 0.06e-6
 BARRIER_WARPS = 0.15
 DOT_S = 0.1e-6
 NORM = 3.0
-SPILL = 4.0
+ALONE = 2.0
+SPILL = 2.0
 BASE_REGISTERS = 28.0
 POINTER_REGISTERS = 2.0
 ATOMIC = 0.25
 RUN = 0.3
-WARPS = 4.0
-"""Rates set by hand, `TENSOR` to `WARPS`: seconds, shares of peak rates, and exponents. `TENSOR`, `ALU` and `CACHE` are
-over the card's; `SPILL` and `ATOMIC` over its memory's."""
+WARPS, DOT_WARPS = 16.0, 8.0
+"""Rates set by hand, `TENSOR` to `DOT_WARPS`: seconds, shares of peak rates, and exponents.
+
+`TENSOR`, `ALU` and `CACHE` are over the card's; `SPILL` and `ATOMIC` over its memory's. `WARPS` keep a multiprocessor's
+arithmetic busy, `DOT_WARPS` beside products. `ALONE` is the norm where one block of products has it to itself, so that
+nothing else runs while it waits.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,7 @@ class LaunchTotals:
     special: Numbers
     integer: Numbers
     rearranged: Numbers
+    exchanged: Numbers
     barriers: Numbers
     iterations: Numbers
     iteration_bytes: Numbers
@@ -169,6 +176,7 @@ def amounts(space: Space) -> LaunchTotals:
         special=total(work.get("special")),
         integer=total(work.get("integer")),
         rearranged=total(work.get("converted") + 2 * work.get("reduced") + 6 * work.get("scanned")),
+        exchanged=total(work.get("exchanged")),
         barriers=amount("barriers") * share,
         iterations=amount("iterations") * share,
         iteration_bytes=amount("iteration_loads"),
@@ -201,7 +209,7 @@ def times(a: LaunchTotals, target: Target, facts: CompilerFacts | None = None) -
     """Return the time that counted amounts take on a card.
 
     Each resource gets the time that it needs at its rate and at the share of the card that works; the whole is their
-    norm of order `norm`, between their sum and the largest.
+    norm of an order, `NORM` or `ALONE`, between their sum and the largest.
     """
     processors = float(target.processors or 1)
     bandwidth, tensor_rate = float(target.memory_bandwidth or 1e12), float(target.tensor_flops or 1e14)
@@ -226,28 +234,29 @@ def times(a: LaunchTotals, target: Target, facts: CompilerFacts | None = None) -
     waves = each / blocks
     rounds = np.ceil(waves)
     uneven = np.ceil(each) / np.maximum(each, 1e-9)
-    tail = np.where(waves >= 1, rounds / np.maximum(waves, 1e-9), uneven)
     resident = np.minimum(blocks, np.maximum(1.0, np.ceil(each)))
     pipelined = np.where(multiplies, np.maximum(1.0, a.stages - 1), 1.0)
 
     shape = np.minimum(1.0, (a.dot_m * a.dot_n / 128**2 + 1e-9) ** TILE)
     shape = shape * np.minimum(1.0, (a.dot_k / 64 + 1e-9) ** DEPTH)
     shape = shape * np.where(in_groups, 1.0, 1 / NARROW)
-    busy = np.minimum(1.0, resident * a.warps / WARPS)
+    busy = np.minimum(1.0, resident * a.warps / np.where(multiplies, DOT_WARPS, WARPS))
     operations = a.elementwise + SPECIAL * a.special + INTEGER * a.integer + MOVED * a.rearranged
+    operations = operations + EXCHANGED * a.exchanged
     per_iteration = np.where(a.iterations > 0.5, np.maximum(a.iteration_bytes, 1.0), a.moved_bytes / a.programs)
     flight = np.clip(resident * per_iteration * pipelined / FLIGHT_BYTES, 0.02, 1.0)
     contiguous = np.minimum(1.0, np.minimum(a.narrowest_run, 128.0) / 128 + 1e-3) ** RUN
     barrier = BARRIER_S * (1 + BARRIER_WARPS * a.warps)
     parts = {
-        "tensor": a.tensor_flops / tensor_rate / TENSOR / np.maximum(shape, 1e-3) * tail,
-        "arithmetic": operations / (vector_rate * ALU) * tail / busy,
+        "tensor": a.tensor_flops / tensor_rate / TENSOR / np.maximum(shape, 1e-3) * uneven,
+        "arithmetic": operations / (vector_rate * ALU) * uneven / busy,
         "memory": a.unique_bytes / (bandwidth * DRAM_SHARE) * np.maximum(1.0, uneven / 4) / np.sqrt(flight),
-        "cache": a.sector_bytes / (bandwidth * CACHE) * tail / contiguous,
+        "cache": a.sector_bytes / (bandwidth * CACHE) * uneven / contiguous,
         "waiting": rounds * (BLOCK_S + a.iterations * LATENCY_S / pipelined + a.barriers * barrier + a.dots * DOT_S),
         "spilling": spills * 8 * threads * a.programs * np.maximum(1.0, a.iterations) / (bandwidth * SPILL),
     }
-    seconds = sum((v**NORM for v in parts.values()), np.zeros(len(a.programs))) ** (1 / NORM)
+    order = np.where(multiplies & (resident < 2), ALONE, NORM)
+    seconds = sum((v**order for v in parts.values()), np.zeros(len(a.programs))) ** (1 / order)
     seconds = seconds + a.atomic_bytes / (bandwidth * ATOMIC) + LAUNCH_S
     fits = shared <= available
     seconds = np.where(fits, seconds, seconds * REFUSED)

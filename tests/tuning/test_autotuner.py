@@ -274,3 +274,10 @@ def test_a_lock_file_holds_under_inductor(tmp_path: Path) -> None:
 def test_inductor_times_what_is_kept_and_stores_no_best_of_it(tmp_path: Path) -> None:
     found = compiled(tmp_path, "own", keep=1)
     assert found["during"] == [[1024], False]
+
+
+@pytest.mark.slow
+def test_what_is_kept_is_compiled_side_by_side() -> None:
+    done = subprocess.run([sys.executable, HOME / "together.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"in_main_thread": [False] * 3, "left": [0] * 3}

@@ -61,7 +61,7 @@ def test_choices_that_the_constraints_allow_are_ordered_and_small_blocks_come_la
     assert len(order) == 14
     assert all(c["BLOCK"] <= 256 * c["WARPS"] for c in order)
     assert order[0]["BLOCK"] >= 512
-    assert {c["BLOCK"] for c in order[-3:]} == {32}
+    assert {c["BLOCK"] for c in order[-2:]} == {32}
 
 
 def test_measured_choices_are_left_out_and_correct_those_like_them() -> None:
