@@ -266,6 +266,7 @@ _FORBIDDEN: dict[str, tuple[int, int]] = {
     "bpf": (321, 280),
     "perf_event_open": (298, 241),
     "userfaultfd": (323, 282),
+    "memfd_secret": (447, 447),
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),

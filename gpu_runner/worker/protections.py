@@ -25,6 +25,8 @@ from forewarp.gpu_runner.worker.linux import NOBODY, libc
 
 _PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _PR_GET_NO_NEW_PRIVS = 1, 2, 38, 39
 OWN_PROCESSES = "own process namespace"
+MOST_OPEN = 1024
+"""Files of one process where its memory is limited: each pair of sockets holds 0.4 MB that no such limit counts."""
 _OTHERS = ("/etc/passwd", "/etc/hostname", "/etc/shadow")
 """Files that no confined process needs."""
 _MOST_DESCRIPTORS, _MAP_NORESERVE = 1 << 16, 0x4000
@@ -146,6 +148,8 @@ class Confinement:
         _lower(resource.RLIMIT_CORE, 0)
         _lower(resource.RLIMIT_FSIZE, self.file_bytes)
         _lower(resource.RLIMIT_CPU, self.cpu_s, 5)
+        if self.memory is not None:
+            _lower(resource.RLIMIT_NOFILE, MOST_OPEN)
         # This limit counts what else the user runs, and does not bind the superuser: a watch over the tasks does.
         others = 0 if os.geteuid() == 0 else tasks_in_all()
         _lower(resource.RLIMIT_NPROC, 4 * task_limit() + others)

@@ -18,7 +18,7 @@ import pytest
 
 from forewarp.gpu_runner.worker import environment, linux, protections, toolchain
 from forewarp.gpu_runner.worker.least import INSIST, Unprotected
-from forewarp.gpu_runner.worker.protections import Confinement
+from forewarp.gpu_runner.worker.protections import MOST_OPEN, Confinement
 from forewarp.gpu_runner.worker.watch import run_watched
 
 HEADERS = {
@@ -72,10 +72,11 @@ def call(number: int, *arguments: int) -> Callable[[], int]:
     [
         *((101, (0, 0, 0, 0)), (319, (0, 0)), (272, (0x10000000,)), (425, (1, 0)), (157, (1, 0))),
         *((298, (0, 0, -1, -1, 0)), (68, (0x1234, 0o1600)), (64, (0x1234, 1, 0o1600))),
+        (447, (0,)),
     ],
     ids=[
         *("ptrace", "memfd_create", "unshare", "io_uring_setup", "no more death with the parent", "perf_event_open"),
-        *("a queue for other processes", "semaphores for other processes"),
+        *("a queue for other processes", "semaphores for other processes", "memory that no limit counts"),
     ],
 )
 def test_calls_are_refused(tmp_path: Path, number: int, arguments: tuple[int, ...]) -> None:
@@ -83,6 +84,16 @@ def test_calls_are_refused(tmp_path: Path, number: int, arguments: tuple[int, ..
     if "system calls filtered" not in in_force:
         pytest.skip("seccomp is not to be had here")
     assert said == "EPERM"
+
+
+def test_few_sockets_can_hold_memory_that_no_limit_counts(tmp_path: Path) -> None:
+    def act() -> int:
+        import resource
+
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+
+    said, _ = inside(act, tmp_path)
+    assert int(said) <= MOST_OPEN
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86-64")
