@@ -8,10 +8,10 @@ from pathlib import PurePosixPath
 from xml.etree import ElementTree
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from forewarp.core.untrusted_text import one_line, printable
+from forewarp.report import display
 from forewarp.tools import wording
 from forewarp.tools.gate_check import GateResult, GateRow
 from forewarp.tools.gate_lock import LockResult
@@ -24,11 +24,12 @@ _CHANGES = 6
 
 
 def render_lock(result: LockResult, console: Console, *, full: bool = False) -> None:
-    table = Table("kernel", "task", "compiled for", "measured on", box=None, pad_edge=False)
-    for k in result.kernels:
-        times = [f"{name}: {m.speedup}" for name, m in k.measured.items()]
-        table.add_row(*map(Text, (k.path, k.task or "–", ", ".join(k.compiled) or "–", ", ".join(times) or "–")))
-    console.print(table)
+    rows = [
+        (k.path, k.task, ", ".join(k.compiled), ", ".join(f"{name}: {m.speedup}" for name, m in k.measured.items()))
+        for k in result.kernels
+    ]
+    rows = [[one_line(cell) if cell else "–" for cell in row] for row in rows]
+    console.print(display.table(("kernel", "task", "compiled for", "measured on"), rows))
     for text, style in (*((n, "dim") for n in result.notes), *((p, "red") for p in result.problems)):
         console.print(Text(printable(text)), style=style)
     console.print(one_line(result.summary), style="red" if result.problems else "bold")
@@ -36,12 +37,13 @@ def render_lock(result: LockResult, console: Console, *, full: bool = False) -> 
 
 def render(result: GateResult, console: Console, *, full: bool = False) -> None:
     """Print a row for each kernel, then reasons and changes; logs too if `full`."""
-    table = Table("kernel", "task", "verdict", "slower by [95 %]", box=None, pad_edge=False)
     names = _names(result.rows)
-    for name, row in zip(names, result.rows, strict=True):
-        cells = (name, row.task or "–", row.verdict, _ratios(row))
-        table.add_row(*(Text(one_line(c)) for c in cells), style=_colour(row))
-    console.print(table)
+    cells = [
+        [*map(one_line, (name, row.task or "–", row.verdict, _ratios(row)))]
+        for name, row in zip(names, result.rows, strict=True)
+    ]
+    styles = [_colour(row) for row in result.rows]
+    console.print(display.table(("kernel", "task", "verdict", "slower by [95 %]"), cells, styles=styles))
     for name, row in zip(names, result.rows, strict=True):
         if row.reasons or row.changes:
             console.print(Text(one_line(f"{name}: {row.verdict}")), style=_colour(row))

@@ -74,11 +74,12 @@ def render_many(found: MeasureManyResult, console: Console, *, full: bool = Fals
 
 
 def shapes(workloads: Sequence[WorkloadResult], anchor: str = "reference") -> Table:
-    table = Table("shape", "speed-up [95 %]", "verdict", "kernel µs [95 %]", f"{anchor} µs [95 %]", box=None)
-    for w in workloads:
-        times = (wording.microseconds(w.candidate_us), wording.microseconds(w.reference_us))
-        table.add_row(w.name, wording.speedup(w.speedup), w.verdict, *times, style=display.colour(w.verdict))
-    return table
+    heads = ("shape", "speed-up [95 %]", "verdict", "kernel µs [95 %]", f"{anchor} µs [95 %]")
+    rows = [
+        (w.name, wording.speedup(w.speedup), w.verdict, *map(wording.microseconds, (w.candidate_us, w.reference_us)))
+        for w in workloads
+    ]
+    return display.table(heads, rows, styles=[display.colour(w.verdict) for w in workloads])
 
 
 def state_lines(
@@ -95,10 +96,10 @@ def state_lines(
 
 def _more(workloads: Sequence[WorkloadResult]) -> Table:
     """Return what the short table leaves out."""
-    table = Table("shape", "with launch", "in cycles", "control", "blocks", "mode", "error", box=None)
+    rows: list[tuple[str, ...]] = []
     for w in workloads:
         blocks = f"{w.blocks}{' early' if w.stopped_early else ''}"
         blocks += f", {w.blocks_left_out} left out" if w.blocks_left_out else ""
         ratios = (wording.speedup(w.launched), wording.speedup(w.cycles), wording.speedup(w.control))
-        table.add_row(w.name, *ratios, blocks, w.mode, f"{w.error:.2g}")
-    return table
+        rows.append((w.name, *ratios, blocks, w.mode, f"{w.error:.2g}"))
+    return display.table(("shape", "with launch", "in cycles", "control", "blocks", "mode", "error"), rows)

@@ -6,7 +6,7 @@ import re
 from pathlib import PurePosixPath
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from forewarp.core.untrusted_text import first_line, one_line, printable
@@ -15,7 +15,7 @@ from forewarp.tools import wording
 from forewarp.tools.suite_results import SuiteResult, SuiteRow, by_problem
 from forewarp.tools.suite_tables import remark, said_of, score_rows
 
-_NUMBERS = 64
+_NUMBERS = 66
 """Columns that speed-ups and verdict take."""
 
 _SHOWN = 12
@@ -40,20 +40,19 @@ def render(result: SuiteResult, console: Console, *, full: bool = False) -> None
 def _kernels(result: SuiteResult, width: int) -> Table:
     compiled, several = "compile" in result.baselines, _several(result)
     room = max(20, width - (_NUMBERS if compiled else _NUMBERS - 24))
-    table = Table(box=None, pad_edge=False)
     kernels = min(room // 2, max((len(_kernel_name(row)) for row in result.rows), default=0)) if several else 0
-    table.add_column("problem", no_wrap=True, overflow="ellipsis", max_width=room - kernels - 2 * several)
-    if several:
-        table.add_column("kernel", no_wrap=True, overflow="ellipsis", max_width=max(kernels, len("kernel")))
-    for title in ("over eager [95 %]", *(["over torch.compile"] if compiled else []), "verdict"):
-        table.add_column(title, no_wrap=True)
+    names = [("problem", room - kernels - 2 * several), *([("kernel", max(kernels, len("kernel")))] if several else [])]
+    heads = [Column(name, no_wrap=True, overflow="ellipsis", max_width=most) for name, most in names]
+    numbers = ("over eager [95 %]", *(["over torch.compile"] if compiled else []), "verdict")
+    cells: list[list[str]] = []
+    styles: list[str] = []
     for problem, rows in by_problem(result.rows).items():
         for index, row in enumerate(rows):
-            names = [Text(one_line(problem) if not index else "")]
-            names += [Text(_kernel_name(row))] if several else []
+            named = [one_line(problem) if not index else "", *([_kernel_name(row)] if several else [])]
             ratios = [wording.speedup(row.eager), *([wording.speedup(row.compile)] if compiled else [])]
-            table.add_row(*names, *ratios, said_of(row), style=_colour(row))
-    return table
+            cells.append([*named, *ratios, said_of(row)])
+            styles.append(_colour(row))
+    return display.table([*heads, *(Column(n, no_wrap=True) for n in numbers)], cells, styles=styles)
 
 
 def _several(result: SuiteResult) -> bool:
@@ -98,13 +97,11 @@ def _remarks(result: SuiteResult, console: Console, *, full: bool) -> None:
 
 
 def _scores(result: SuiteResult) -> Table:
-    table = Table("", "correct", "against", "fast_1", "fast_1.5", "fast_2", "geometric mean", box=None, pad_edge=False)
+    heads = ("", "correct", "against", "fast_1", "fast_1.5", "fast_2", "geometric mean")
     several = _several(result)
     rows = score_rows("best kernels" if several else "all problems", result.best)
     rows += score_rows("one at random", result.per_sample) if several else []
-    for row in rows:
-        table.add_row(*row)
-    return table
+    return display.table(heads, rows)
 
 
 def _counts(result: SuiteResult) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -64,28 +63,15 @@ def clock(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds < 5970 else f"{seconds / 3600:.1f} h"
 
 
-def amount(currency: str, value: float) -> str:
-    """Return an amount of a currency with two digits that mean something, and the unit of those that have one."""
-    if currency == "dollars":
-        return f"${value:.2f}"
-    if currency in ("device_s", "wall_s"):
-        return clock(value)
-    return f"{value:.0f}" if value < 100 else f"{round(value, 1 - math.floor(math.log10(value))):,.0f}"
-
-
-def micros(value: Micros) -> str:
-    if value.low is None or value.high is None:
-        return f"{_number(value.median)} µs [too few samples]"
-    return f"{_number(value.median)} µs [{_number(value.low)}, {_number(value.high)}]"
-
-
 def microseconds(value: Micros) -> str:
     """Return a time with its interval, for a column whose head names the unit."""
-    return micros(value).replace(" µs", "")
 
+    def number(us: float) -> str:
+        return f"{us:.3g}" if us < 100 else f"{us:,.0f}"
 
-def _number(value: float) -> str:
-    return f"{value:.3g}" if value < 100 else f"{value:,.0f}"
+    if value.low is None or value.high is None:
+        return f"{number(value.median)} [too few samples]"
+    return f"{number(value.median)} [{number(value.low)}, {number(value.high)}]"
 
 
 def price(cost: Price) -> str:
