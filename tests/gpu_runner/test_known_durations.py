@@ -111,8 +111,8 @@ def measure(executor: LocalExecutor, task: Task, source: str, suffix: str = ".py
     return executor.measure(task, candidate, executor.compile(task, candidate))
 
 
-def check(result: Measurement, *, anchor: bool = False, longest: float = 2.0) -> None:
-    """Hold one arm's times against the spin: none is shorter, and one at least below `longest` times that."""
+def check(result: Measurement, *, anchor: bool = False, longest: float = 10.0) -> None:
+    """Hold one arm's times against the spin: none is shorter, and one below `longest` times that (a busy CPU: 10)."""
     assert result.status == "ok", result.log
     for timing in result.workloads:
         samples = timing.anchor_s if anchor else timing.candidate_s
@@ -257,7 +257,7 @@ def test_no_sample_on_a_gpu_is_shorter_than_the_reference(gpu_executor: LocalExe
     slow = PLAIN.reference.replace("return x", f"torch.cuda._sleep({cycles})\n        return x")
     result = measure(gpu_executor, replace(PLAIN, name="slow_doubled", reference=slow), TRITON_MODULE)
     check(result, anchor=True, longest=4.0)
-    check(result)
+    check(result, longest=2.0)
 
 
 @pytest.mark.gpu
@@ -265,7 +265,7 @@ def test_no_sample_on_a_gpu_is_shorter_than_the_reference(gpu_executor: LocalExe
 def test_no_sample_on_a_gpu_is_shorter_than_the_kernel(
     gpu_executor: LocalExecutor, task: Task, source: str, suffix: str
 ) -> None:
-    check(measure(gpu_executor, task, source, suffix))
+    check(measure(gpu_executor, task, source, suffix), longest=2.0)
 
 
 @pytest.mark.slow
