@@ -637,7 +637,7 @@ def kills() -> Iterator[Row]:
 
 def gate() -> Iterator[Row]:
     """Return what repeated checks of equal kernels, and of kernels with 3 % more work, said on H100s."""
-    found = load("gate_h100.json")
+    found = load("gate_h200.json")
     for line in found["summary"]:
         if not line["joined"]:
             kind, said = ("3 % more work", "slower") if line["planted"] else ("equal", "same")
@@ -688,7 +688,7 @@ def readme() -> Iterator[Row]:
         " and ".join(f"{spaces['two_stages']['share'][k]:.2f} (random {by_random[k]:.2f})" for k in ("0", "8")),
         "0.92 and 0.99",
     )
-    starts = load("tune_first_call_h100.json")["first_call"]
+    starts = load("tune_first_call_h200.json")["first_call"]
     yield (
         "five autotuned kernels, seconds to first results: Triton; `keep=8`; `keep=1`",
         "; ".join(f"{starts[way]['seconds']:.1f}" for way in ("triton", "keep=8", "keep=1")),
@@ -826,7 +826,7 @@ def _kept(rule: dict[str, Any]) -> str:
 
 def first_call() -> Iterator[Row]:
     """Seconds to the first results of a process with five autotuned kernels, and how fast the chosen kernels are."""
-    found = load("tune_first_call_h100.json")["first_call"]
+    found = load("tune_first_call_h200.json")["first_call"]
     alone = found["triton"]
     for way, row in found.items():
         slower = max(row[kernel] / alone[kernel] for kernel in alone if kernel != "seconds")
