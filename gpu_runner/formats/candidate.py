@@ -69,7 +69,10 @@ def from_source(source: str, language: str, tunables: Mapping[str, int] | None =
 
 
 def with_chosen(candidate: Candidate) -> Candidate:
-    """Return a Python module as it is run: its tunables' constants have the chosen values. Others stay as they are."""
+    """Return a Python module as it is run: its tunables' constants have the chosen values. Others stay as they are.
+
+    Raises `CandidateError` where a tunable is no constant of the module.
+    """
     if candidate.language != "python" or not candidate.tunables:
         return candidate
     found = _constants(candidate.source, set(candidate.tunables))

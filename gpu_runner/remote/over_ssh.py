@@ -51,7 +51,10 @@ def open_remote(name: str, device: str, python: str | None) -> RemoteExecutor:
 
 
 def open_ssh(host: str, device: str, *, python: str | None = None, cache: Path | None = None) -> RemoteExecutor:
-    """Return the executor of HOST or HOST:PORT, as ssh knows it, with a `python` there that has torch."""
+    """Return the executor of HOST or HOST:PORT, as ssh knows it, with a `python` there that has torch.
+
+    Raises `UsageError` where no host is named, `DeviceError` where no agent starts.
+    """
     where = destination(host)
     package = bootstrap.package()
     far = " ".join(shlex.quote(part) for part in bootstrap.command(python or "python3", package))

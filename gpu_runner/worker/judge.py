@@ -53,6 +53,7 @@ class Judge:
         self.timings: dict[int, Samples] = {}
 
     def run(self) -> Judgement:
+        """Check and time the candidate; raises `Unprotected`."""
         protections.hide_memory()
         torch.set_grad_enabled(False)
         try:

@@ -71,6 +71,7 @@ class LeanBuild:
         headers.write(self.include)
 
     def build(self) -> Way:
+        """Compile both halves and link them; return the way that worked, or raise `CompileError`."""
         plain = [u for u in self.recipe.units if u.rule != COMPILE_CUDA]
         cuda = [u for u in self.recipe.units if u.rule == COMPILE_CUDA]
         way: Way = "lean"

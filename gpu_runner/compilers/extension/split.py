@@ -211,6 +211,7 @@ extern "C" unsigned __cudaPushCallConfiguration(dim3, dim3, size_t = 0, struct C
 
 
 def split(source: str) -> Halves:
+    """Split a CUDA source into code for the device and for the host, or raise `NotUnderstood`."""
     if re.search(r"__CUDACC__|__NVCC__|__managed__|\bthrust\b", source):
         raise NotUnderstood("the source asks which compiler reads it, or needs nvcc for its host code")
     found = tokens(source)
@@ -239,7 +240,10 @@ def unresolved(undefined: Sequence[str], kernels: frozenset[str]) -> list[str]:
 
 
 def with_instances(device: str, undefined: Sequence[str], templates: frozenset[str]) -> str:
-    """Return `device` with explicit instances of the kernel templates among the demangled `undefined` symbols."""
+    """Return `device` with explicit instances of the kernel templates among the demangled `undefined` symbols.
+
+    Raises `NotUnderstood` for an instance that cannot be written down.
+    """
     wanted: list[str] = []
     for symbol in undefined:
         found = re.match(r"void (?:\w+::)*(\w+)<", symbol)
