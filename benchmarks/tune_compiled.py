@@ -9,6 +9,7 @@ are all Inductor's; its first seconds are no comparison, since the first way has
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import tempfile
@@ -40,12 +41,11 @@ def main() -> None:
 def ways() -> list[dict[str, Any]]:
     """Return for each way the seconds to the first result, a call's microseconds, and what was chosen."""
     sys.path.insert(0, str(HOME))
-    import softmax_online  # pyright: ignore[reportMissingImports]
     import torch
 
     import forewarp.triton
 
-    kernel, (rows, columns) = softmax_online.softmax_online, SHAPE
+    kernel, (rows, columns) = importlib.import_module("softmax_online").softmax_online, SHAPE
     kernel.configs = kernel.configs[::EACH]
     x = torch.randn(SHAPE, device="cuda").bfloat16()
 
