@@ -24,8 +24,8 @@ from provenance import write
 
 HOME = Path(__file__).parents[1] / "pool" / "configurations"
 WAYS = {"keep 1": 1, "keep 8": 8, "Inductor alone": 0}
-EACH, SHAPE, CALLS = 4, (4096, 32768), 20
-"""One configuration in so many is in the space; the kernel's call; timed calls."""
+KERNEL, EACH, SHAPE, CALLS = "softmax_online", 4, (4096, 32768), 20
+"""A kernel, of whose configurations one in so many is in the space, its call, and timed calls."""
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def ways() -> list[dict[str, Any]]:
 
     import forewarp.triton
 
-    kernel, (rows, columns) = importlib.import_module("softmax_online").softmax_online, SHAPE
+    kernel, (rows, columns) = getattr(importlib.import_module(KERNEL), KERNEL), SHAPE
     kernel.configs = kernel.configs[::EACH]
     x = torch.randn(SHAPE, device="cuda").bfloat16()
 
