@@ -636,7 +636,7 @@ def kills() -> Iterator[Row]:
 
 
 def gate() -> Iterator[Row]:
-    """Return what repeated checks of equal kernels, and of kernels with 3 % more work, said on H100s."""
+    """Return what repeated checks of equal kernels, and of kernels with 3 % more work, said on H200s."""
     found = load("gate_h200.json")
     for line in found["summary"]:
         if not line["joined"]:
@@ -863,12 +863,11 @@ def tuned() -> Iterator[Row]:
 
 def per_second() -> Iterator[Row]:
     """Configurations measured a second on an H200, compiled before."""
-    found = load("tune_per_second_h200.json")
+    found, names = load("tune_per_second_h200.json"), ("per_second", "held_per_second", "plain")
     for row in found["kernels"]:
-        rates = (f"{row['measured'] / row['seconds'][n]:.0f}" for n in ("per_second", "held_per_second", "plain"))
+        rates = (f"{row['measured'] / row['seconds'][n]:.0f}" for n in names)
         yield (f"`{row['kernel']}` {row['call'].removeprefix('run')}", f"{row['checked']} of {row['measured']}", *rates)
-    rates = (f"{found[n]:.0f}" for n in ("per_second", "held_per_second", "plain"))
-    yield ("all", "", *rates)
+    yield ("all", "", *(f"{found[n]:.0f}" for n in names))
 
 
 MOE = (

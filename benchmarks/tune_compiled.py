@@ -9,9 +9,7 @@ are all Inductor's; its first seconds are no comparison, since the first way has
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
-import sys
 import tempfile
 import time
 import warnings
@@ -21,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from provenance import write
+from record_configurations import imported
 
-HOME = Path(__file__).parents[1] / "pool" / "configurations"
 WAYS = {"keep 1": 1, "keep 8": 8, "Inductor alone": 0}
 KERNEL, EACH, SHAPE, CALLS = "softmax_online", 4, (4096, 32768), 20
 """A kernel, of whose configurations one in so many is in the space, its call, and timed calls."""
@@ -40,12 +38,11 @@ def main() -> None:
 
 def ways() -> list[dict[str, Any]]:
     """Return for each way the seconds to the first result, a call's microseconds, and what was chosen."""
-    sys.path.insert(0, str(HOME))
     import torch
 
     import forewarp.triton
 
-    kernel, (rows, columns) = getattr(importlib.import_module(KERNEL), KERNEL), SHAPE
+    kernel, (rows, columns) = getattr(imported(KERNEL), KERNEL), SHAPE
     kernel.configs = kernel.configs[::EACH]
     x = torch.randn(SHAPE, device="cuda").bfloat16()
 

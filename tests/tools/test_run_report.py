@@ -31,6 +31,14 @@ def test_the_curve_follows_the_order_of_measuring_not_of_proposing(tmp_path: Pat
     assert len(curve) == 9
 
 
+def summary_of_a_search(tmp_path: Path, executor: SyntheticExecutor, *, measurements: int) -> str:
+    with Archive(tmp_path / "a.db") as archive:
+        settings = SearchSettings(budget=Budget(measurements=measurements))
+        search = Search.start(archive, task(), executor, TunablesProposer(), KnowingForecaster(), settings)
+        search.run()
+        return report(archive, search.run_id).summary
+
+
 class LoudExecutor(SyntheticExecutor):
     """One on whose device equal kernels come out up to 150 % apart."""
 
@@ -41,11 +49,7 @@ class LoudExecutor(SyntheticExecutor):
 
 
 def test_a_winner_among_equal_kernels_far_apart_is_to_be_measured_again(tmp_path: Path) -> None:
-    with Archive(tmp_path / "a.db") as archive:
-        settings = SearchSettings(budget=Budget(measurements=9))
-        search = Search.start(archive, task(), LoudExecutor(), TunablesProposer(), KnowingForecaster(), settings)
-        search.run()
-        summary = report(archive, search.run_id).summary
+    summary = summary_of_a_search(tmp_path, LoudExecutor(), measurements=9)
     assert "equal kernels came out up to 150 % apart, and above 50 % no time is believed; measure again on" in summary
     assert "use it" not in summary
 
@@ -59,11 +63,7 @@ class DoubtingExecutor(SyntheticExecutor):
 
 
 def test_it_is_said_why_nothing_is_trusted(tmp_path: Path) -> None:
-    with Archive(tmp_path / "a.db") as archive:
-        settings = SearchSettings(budget=Budget(measurements=3))
-        search = Search.start(archive, task(), DoubtingExecutor(), TunablesProposer(), KnowingForecaster(), settings)
-        search.run()
-        summary = report(archive, search.run_id).summary
+    summary = summary_of_a_search(tmp_path, DoubtingExecutor(), measurements=3)
     assert summary.startswith("No correct and trusted candidate for")
     assert "is suspicious: works before its calls: it was ready late" in summary
 

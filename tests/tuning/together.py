@@ -20,7 +20,7 @@ own = triton.compiler.compile
 
 
 class Driver:
-    """What Triton asks before it compiles."""
+    """Stand-in for Triton's driver, with what compiling asks of it."""
 
     def get_current_device(self):
         return 0
