@@ -17,7 +17,7 @@ from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
 from forewarp.gpu_runner.formats import candidate as candidates
 
 LIMITS = Limits(compile_s=100, measure_s=60, call_s=5.0, memory=2 << 30, time_s=0.05, looks=(4,))
-SPIN_S = 2e-3
+SPIN_S = 4e-3
 
 REFERENCE = """
 import time, torch
