@@ -129,12 +129,17 @@ def read(path: Path) -> list[Measured]:
 def space_from_row(rows: Sequence[dict[str, Any]]) -> Space:
     """Return the space of the rows of one call, the kernel's text from its file."""
     text = (HOME / f"{rows[0]['kernel']}.py").read_text()
-    function = next(
-        node
+    functions = {
+        node: [ast.unparse(decorator) for decorator in node.decorator_list]
         for node in ast.parse(text).body
-        if isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) for d in node.decorator_list)
-    )
-    lines = text.splitlines()[function.lineno - 1 : function.end_lineno]
+        if isinstance(node, ast.FunctionDef)
+    }
+    texts = {
+        node.name: "\n".join(text.splitlines()[node.lineno - 1 : node.end_lineno])
+        for node, decorators in functions.items()
+        if any("jit" in d for d in decorators)
+    }
+    name = next(node.name for node, decorators in functions.items() if any("autotune" in d for d in decorators))
     arguments = {
         name: TensorArgument(value["dtype"], tuple(value["shape"])) if isinstance(value, dict) else value
         for name, value in json.loads(rows[0]["arguments"]).items()
@@ -142,9 +147,8 @@ def space_from_row(rows: Sequence[dict[str, Any]]) -> Space:
     configurations = [
         Configuration(json.loads(r["values"]), r["warps"], r["stages"], registers=r["registers_cap"]) for r in rows
     ]
-    return Space(
-        function.name, "\n".join(lines), arguments, configurations, [tuple(json.loads(r["grid"])) for r in rows]
-    )
+    grids = [tuple(json.loads(r["grid"])) for r in rows]
+    return Space(name, texts.pop(name), arguments, configurations, grids, texts)
 
 
 def fitted(spaces: Sequence[Measured], compiled: bool) -> Trees:

@@ -9,7 +9,7 @@ import triton.language as tl
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 CONFIGS = [
     triton.Config({"ROWS": r}, num_warps=w, num_stages=s, maxnreg=g)
-    for r, w, s, g in itertools.product((1, 2, 4, 8, 16), (1, 2, 4, 8, 16), (1, 2), (None, 64))
+    for r, w, s, g in itertools.product((1, 2, 4, 8, 16), (1, 2, 4, 8, 16), (1, 2), (None, 64, 128))
     if not (r >= 8 and w == 1)
 ]
 
