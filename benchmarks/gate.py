@@ -9,11 +9,10 @@
 `--triton` compares what Triton kernels of `tasks/` and `pool/` compile to in two environments, without a GPU.
 
 One check follows another, each as `forewarp gate check` with two Pythons makes it: a round has new processes of both
-sides and times every case that the check has not decided yet, those of one task one after the other. The rounds of a
-case on one machine, in order, are cut into runs: a run ends where the gate would have decided, or given up. A check is
-whole where each of its cases has a run. Equal cases are bundled seeds in a few configurations (on the
-CPU device, whose seeds take too long, kernels of `planted.py`); planted ones are kernels of `planted.py` whose loop
-runs 3 % longer in the new environment.
+sides and times every case that the check has not decided yet. The rounds of a case on one machine, in order, are cut
+into runs: a run ends where the gate would have decided, or given up. A check is whole where each of its cases has a
+run. Equal cases are bundled seeds in a few configurations (on the CPU device, whose seeds take too long, kernels of
+`planted.py`); planted ones are kernels of `planted.py` whose loop runs 3 % longer in the new environment.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.executors.alternating import AlternatingExecutors
 from forewarp.gpu_runner.formats import plan
 from forewarp.gpu_runner.formats import task as tasks
-from forewarp.tools.gate_rounds import shuffled_by_task
 
 RESULT = Path(__file__).parent / "results" / "gate_cpu.json"
 TILES = {"cpu": range(2, 16, 2), "cuda": range(12288, 73728, 8192)}
@@ -99,11 +97,6 @@ def cases(device: str, count: int, slowed: int, folder: Path) -> list[Case]:
     return equal[:count] + slower[:slowed]
 
 
-def in_order(chosen: Sequence[Case], order: random.Random) -> list[Case]:
-    """Return the cases in random order, those of one task one after the other."""
-    return shuffled_by_task(chosen, lambda case: case.task.sha256, order)
-
-
 def _bundled() -> Iterator[Case]:
     for name, shape in EQUAL.items():
         task = tasks.load(name)
@@ -146,12 +139,15 @@ def measured(
         chosen = cases(device, *counts, Path(folder))
         pair = AlternatingExecutors(devices.choose(device), pythons)
         try:
+            check = max((r["check"] for r in rows), default=0)
             for number in itertools.count(1 + max((r["round"] for r in rows), default=0)):
-                order, ratios = random.Random(number), series_of(rows)
-                ended = {case.key: len(runs_of(ratios.get(case.key, []), len(chosen))) for case in chosen}
-                check = min(ended.values())
-                for case in in_order([case for case in chosen if ended[case.key] == check], order):
-                    begun = time.monotonic()
+                begun, order = time.monotonic(), random.Random(number)
+                ratios = series_of(r for r in rows if r["check"] == check)
+                left = [case for case in chosen if not runs_of(ratios.get(case.key, []), len(chosen))]
+                if not left:
+                    check, left = check + 1, chosen
+                pair.renew()
+                for case in order.sample(left, len(left)):
                     subjects = [
                         Subject(kernel, pair.compile(case.task, kernel)[side])
                         for side, kernel in enumerate(case.kernels)
@@ -162,14 +158,16 @@ def measured(
                         "check": check,
                         "case": case.name,
                         "planted": case.planted,
-                        "statuses": [found.old.status, found.new.status],
-                        "log_ratios": dict(found.log_ratios),
-                        "us": [w.candidate_median_s * 1e6 for w in found.old.workloads],
-                        "seconds": round(time.monotonic() - begun, 2),
+                        "log_ratios": {name: round(ratio, 7) for name, ratio in found.log_ratios.items()},
+                        "us": [round(w.candidate_median_s * 1e6, 2) for w in found.old.workloads],
+                        "seconds": round(time.monotonic() - begun, 3),
+                        "phases": {name: round(s, 3) for name, s in found.old.phases.items() if name != "compile"},
                     }
+                    if {found.old.status, found.new.status} != {"ok"}:
+                        row["failed"] = [f"{one.status}: {one.log[-500:]}" for one in (found.old, found.new)]
+                    begun = time.monotonic()
                     rows.append(row)
                     yield row
-                pair.renew()
         finally:
             pair.close()
 
@@ -385,10 +383,14 @@ def main() -> None:
     args.out.parent.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + args.seconds
     earlier = by_machine(rows).get(number, [])
+    written = time.monotonic()
     for row in measured(args.device, (args.kernels, args.planted), tuple(args.python), earlier):
         rows.append(row | {"machine": number})
-        args.out.write_text(json.dumps(about | {"rounds": rows}) + "\n")
-        if time.monotonic() > until:
+        ended = time.monotonic() > until
+        if ended or time.monotonic() > written + 5:  # the file may be large
+            args.out.write_text(json.dumps(about | {"rounds": rows}) + "\n")
+            written = time.monotonic()
+        if ended:
             break
     write(args.out, about | {"summary": show(rows), "checks": whole_checks(rows), "rounds": rows})
 

@@ -257,7 +257,7 @@ run. This holds for every verb: a forecast, which runs no kernel, still runs the
 | a candidate: module, C++, host code | a cell of its own | candidate |
 | a task: `reference.py`, `get_inputs`, `forward`, GPU MODE's `task.py` and helpers, in `describe`, `validate`, `--check` | a child of its own | task |
 | the same, while a candidate is measured | the judge, from before its first line; and the reference's cell | task; candidate |
-| the same, while a device-only GPU candidate is measured | the launcher, which serves one task only | task |
+| the same, while a device-only GPU candidate is measured | the launcher, which serves one task only, in the gate the locked tasks of a round | task |
 | a module that is traced, with its reference | a child of its own | compiler |
 | compilers (C++, NVRTC, nvcc, Triton, `load_inline`), and what they run of the source | a child of its own | compiler |
 

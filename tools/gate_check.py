@@ -253,7 +253,12 @@ class _Check:
         if self.target is None or not states:
             return
         self.timed = True
-        kernels = [TimedKernel(s.kernel.path, s.files.task, s.files.candidate, self.target) for s in states]
+        kernels: list[TimedKernel] = []
+        for state in states:
+            # What the locked tasks' code does in the process that they share was seen when they were locked.
+            alone = self.target.kind == "cuda" and state.files.task.sha256 != state.kernel.task_sha256
+            state.changes += ["it was timed in processes of its own, because its task is not the locked one"] * alone
+            kernels.append(TimedKernel(state.kernel.path, state.files.task, state.files.candidate, self.target, alone))
         archive = sessions.archive_path(Place(archive=self.request.archive))
         rounds = PairedRounds(kernels, (old, new), archive, self.request.margin, self.stage, self._spend)
         try:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -24,8 +23,6 @@ from forewarp.core.values import Build, Candidate, Measurement, Target, Task
 from forewarp.gpu_runner.executors.alternating import AlternatingExecutors, PairedMeasurement
 from forewarp.tools.gate_verdicts import ROUNDS, GateVerdict, PairedRatio, first_verdict
 from forewarp.tools.parts import Part
-
-T = TypeVar("T")
 
 
 class GateRound(Part):
@@ -43,12 +40,13 @@ class GateRound(Part):
 
 @dataclass(slots=True)
 class TimedKernel:
-    """A kernel to time, and its rounds so far; `tests` are the shapes that are judged together."""
+    """A kernel to time, `alone` in its processes, and its rounds so far; `tests` shapes are judged together."""
 
     name: str
     task: Task
     candidate: Candidate
     target: Target
+    alone: bool = False
     rounds: dict[int, GateRound] = field(default_factory=dict[int, GateRound])
     threshold: float = 0.0
     tests: int = 1
@@ -137,8 +135,7 @@ class PairedRounds:
                     if left and number > 1:
                         pair.renew()
                     order = random.Random(f"{journal.name} {number}")
-                    in_order = shuffled_by_task(left, lambda kernel: kernel.task.sha256, order)
-                    for place, kernel in enumerate(in_order, 1):
+                    for place, kernel in enumerate(order.sample(left, len(left)), 1):
                         self.left = over or self.spend(0, 0.0)
                         if self.left:
                             return versions
@@ -163,14 +160,6 @@ class PairedRounds:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def shuffled_by_task(items: Sequence[T], task: Callable[[T], str], order: random.Random) -> list[T]:
-    """Return items in random order, those of one task next to each other: on a GPU they share the task's process."""
-    groups: dict[str, list[T]] = {}
-    for item in order.sample(items, len(items)):
-        groups.setdefault(task(item), []).append(item)
-    return [item for group in groups.values() for item in group]
-
-
 def _round(pair: AlternatingExecutors, archive: Archive, kernel: TimedKernel, number: int, *, first: int) -> GateRound:
     """Measure a kernel in both environments, and record both."""
     task, candidate = kernel.task, kernel.candidate
@@ -181,7 +170,8 @@ def _round(pair: AlternatingExecutors, archive: Archive, kernel: TimedKernel, nu
             return bare.model_copy(update=failed)
         measured = [archive.begin_measurement(task, kernel.target, candidate, against=candidate) for _ in range(2)]
         begun = time.monotonic()
-        found = pair.measure(task, [Subject(candidate, build) for build in (old, new)], first)
+        subjects = [Subject(candidate, build) for build in (old, new)]
+        found = pair.measure(task, subjects, first, alone=kernel.alone)
     except TaskError as e:
         return bare.model_copy(update={"verdict": "not compared", "reason": e.message})
     for id_, measurement, build in zip(measured, (found.old, found.new), (old, new), strict=True):

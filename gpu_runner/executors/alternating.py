@@ -27,16 +27,16 @@ from forewarp.gpu_runner.worker.requests import TimingLook
 T = TypeVar("T")
 STRETCHES: Final = 8
 """Stretches of each process; a whole number of ABBA blocks."""
-STRETCH_BLOCKS: Final[Mapping[DeviceKind, int]] = {"cuda": 2, "cpu": 1}
+STRETCH_BLOCKS: Final = 1
 """Blocks of a stretch, of four samples each; native code and graphs get several times as many (`worker/timing.py`)."""
 MEASURE_S: Final = 600.0
 """Time limit of a measurement, in which the other's turns count."""
 
 
-def limits(kind: DeviceKind) -> Limits:
+def limits() -> Limits:
     """Return the limits of a process that takes turns: both share the memory, and each stretch ends with a look."""
     # Nobody is asked at the last look, so that there is one more than stretches.
-    looks = tuple(STRETCH_BLOCKS[kind] * n for n in range(1, STRETCHES + 2))
+    looks = tuple(STRETCH_BLOCKS * n for n in range(1, STRETCHES + 2))
     return Limits(measure_s=MEASURE_S, looks=looks, controls=False, memory_share=0.5)  # both arms are one kernel
 
 
@@ -98,6 +98,8 @@ class _Side:
         if len(counts) % 2 == self.ends_on:
             self.baton.pass_on(self.number)
             self.baton.take(self.number)
+        elif len(counts) >= STRETCHES and look.index + 1 == look.of:
+            self.baton.pass_on(self.number)  # nothing is left to time: both compare once more, and end, at once
         return "beaten" if len(counts) >= STRETCHES or self.baton.is_alone(self.number) else "on"
 
 
@@ -111,14 +113,18 @@ class PairedMeasurement:
 
 
 class AlternatingExecutors:
-    """A server in each of two environments, for rounds of measurements, each begun by `renew`."""
+    """A server in each of two environments, for rounds of measurements, each begun by `renew`.
+
+    On a GPU each has one process for all device-only kernels of a round.
+    """
 
     def __init__(self, target: Target, pythons: tuple[str, str], *, cache: Path | None = None, index: int = 0) -> None:
         """`pythons` are the interpreters, the old one first; for `cache` and `index` see `LocalExecutor`."""
         self._sides = [_Side(number) for number in range(2)]
+        self._checked = set[tuple[int, str, str]]()
 
         def executors() -> list[LocalExecutor]:
-            most = limits(target.kind)
+            most = limits()
             return [
                 LocalExecutor(target, limits=most, python=python, cache=cache, index=index, turn=side)
                 for python, side in zip(pythons, self._sides, strict=True)
@@ -129,8 +135,7 @@ class AlternatingExecutors:
     def renew(self) -> None:
         """Have the next measurements made by new processes, on a CPU of new servers, whose memory a fork shares."""
         if self._executors[0].target.kind == "cuda":
-            for executor in self._executors:
-                executor.end_process()
+            self._both(lambda number: self._executors[number].end_process())
         else:
             self.close()
             self._executors = self._make()
@@ -142,8 +147,21 @@ class AlternatingExecutors:
     def compile(self, task: Task, candidate: Candidate) -> list[Build]:
         return [executor.compile(task, candidate) for executor in self._executors]
 
-    def measure(self, task: Task, subjects: Sequence[Subject], first: int) -> PairedMeasurement:
-        """Time one kernel in each environment; `first` (0 or 1) begins. Raises `TaskError` and `WorkerError`."""
+    def measure(self, task: Task, subjects: Sequence[Subject], first: int, *, alone: bool = False) -> PairedMeasurement:
+        """Time one kernel in each environment; `first` (0 or 1) begins. Raises `TaskError` and `WorkerError`.
+
+        Perturbed inputs are tried until a side has been right once. If `alone`, no other kernel has the processes.
+        """
+        cuda = self._executors[0].target.kind == "cuda"
+        if alone and cuda:
+            self.renew()
+        try:
+            return self._measure(task, subjects, first)
+        finally:
+            if alone and cuda:
+                self.renew()
+
+    def _measure(self, task: Task, subjects: Sequence[Subject], first: int) -> PairedMeasurement:
         baton = _Baton(first)
         for side, executor in zip(self._sides, self._executors, strict=True):
             side.begin(baton)
@@ -152,7 +170,12 @@ class AlternatingExecutors:
         def measured(number: int) -> Measurement:
             try:
                 subject = subjects[number]
-                return self._executors[number].measure(task, subject.candidate, subject.build, subject)
+                key = number, task.sha256, subject.candidate.sha256
+                found = self._executors[number].measure(
+                    task, subject.candidate, subject.build, subject, checked=key in self._checked
+                )
+                self._checked |= {key} if found.status == "ok" else set()
+                return found
             finally:
                 baton.pass_on(number, leaving=True)  # also where it never took its turn
 
@@ -214,7 +237,7 @@ def _stretches(candidate_s: Sequence[float], anchor_s: Sequence[float], ends: Se
 
 
 def _level(values: Sequence[float]) -> float:
-    cut = len(values) // 5
+    cut = (len(values) + 1) // 5  # of a block of four the middle two
     return fmean(sorted(values)[cut : len(values) - cut])
 
 

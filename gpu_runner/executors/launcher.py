@@ -184,13 +184,14 @@ class _Reference:
 
 
 class LauncherClient:
-    """One launcher, kept from candidate to candidate of a task; used by one thread at a time.
+    """One launcher, kept from candidate to candidate of a task, or `of_all_tasks`; used by one thread at a time.
 
     Nothing here opens the device while something is timed, nor between measurements, when another process may time.
     """
 
-    def __init__(self, worker: WorkerClient, target: Target, builds: Path) -> None:
+    def __init__(self, worker: WorkerClient, target: Target, builds: Path, *, of_all_tasks: bool = False) -> None:
         self._worker, self._target, self._builds = worker, target, builds
+        self._of_all_tasks = of_all_tasks
         self._observers = Observers(worker, builds)
         self._session: ChildSession | None = None
         self._spares: list[ChildSession] = []
@@ -251,12 +252,14 @@ class LauncherClient:
         self._wait_until_ready()
 
     def _serves(self, task: str) -> bool:
-        return self._session is not None and self._session.alive and self._reference.task == task
+        alive = self._session is not None and self._session.alive
+        return alive and (self._of_all_tasks or self._reference.task == task)
 
     def _session_of(self, task: str) -> ChildSession:
         if self._session is None or not self._serves(task):
             self.end()
             self._session = self._spares.pop() if self._spares else self._open()
+        if self._reference.task != task:
             self._reference = _Reference(task)
         return self._session
 

@@ -113,7 +113,8 @@ class LocalExecutor:
     ) -> None:
         """`python` is the interpreter whose torch and Triton are used, `cache` where compiled candidates are kept.
 
-        `index` chooses among several GPUs. With `turn`, another executor measures at the same time, and takes turns.
+        `index` chooses among several GPUs. With `turn`, another executor measures at the same time, and takes turns;
+        one process then serves all tasks on a GPU until `end_process`.
         """
         self._target, self._turn = target, turn
         self._limits, self._end = limits or Limits(), math.inf
@@ -137,7 +138,7 @@ class LocalExecutor:
         self._describing = threading.Lock()
         self._signatures: dict[str, tuple[Signature, ...]] = {}
         self._versions: dict[str, str] = {}
-        self._launcher = LauncherClient(self._worker, target, self._builds.folder)
+        self._launcher = LauncherClient(self._worker, target, self._builds.folder, of_all_tasks=turn is not None)
 
     @property
     def target(self) -> Target:
@@ -318,9 +319,19 @@ class LocalExecutor:
         return Check(job.how, "failed", (), (), reply.seconds, f"the check itself ended early: {log}")
 
     def measure(
-        self, task: Task, candidate: Candidate, build: Build, against: Subject | None = None, beat: float | None = None
+        self,
+        task: Task,
+        candidate: Candidate,
+        build: Build,
+        against: Subject | None = None,
+        beat: float | None = None,
+        *,
+        checked: bool = False,
     ) -> Measurement:
-        """Check and time the candidate until it is done or can hardly reach `beat`; one at a time holds the device."""
+        """Check and time the candidate until it is done or can hardly reach `beat`; one at a time holds the device.
+
+        One that was `checked` is compared again where it is timed, but not on perturbed inputs.
+        """
         anchor = against.candidate.sha256 if against else "reference"
         if build.status != "ok":
             phases = {"compile": build.seconds}
@@ -332,7 +343,8 @@ class LocalExecutor:
         other = _kernel(against.candidate, against.build) if against else None
         launched = self._target.kind == "cuda" and not any(k.has_host_code for k in (kernel, other) if k)
         self._refuse_large(task, signatures, "launched" if launched else "cells")
-        job, limit_s = self._measure_job(task, signatures, kernel, other, launched=launched, sighting=beat is not None)
+        job, limit_s = self._measure_job(task, signatures, kernel, other, launched=launched)
+        job = replace(job, sighting=beat is not None, checked=checked)
         looks: OnLook = self._turn or verdicts.Looks(self._target, beat)
         with self._device, contextlib.nullcontext() if self._turn else self.held():
             if launched:
@@ -368,7 +380,6 @@ class LocalExecutor:
         anchor: BuiltKernel | None,
         *,
         launched: bool,
-        sighting: bool,
     ) -> tuple[MeasureJob, float]:
         """Return the job of a measurement, and the seconds that it may take."""
         inductor = any(_uses_inductor(k) for k in (kernel, anchor) if k)
@@ -385,7 +396,6 @@ class LocalExecutor:
             time_s=self._limits.time_s,
             looks=self._limits.looks,
             controls=self._limits.controls,
-            sighting=sighting,
             cell_plans=self._plans(signatures, "cells"),  # also for a module that turns out not to be lifted
             launch_plans=self._plans(signatures, "launched") if launched else (),
         )

@@ -126,7 +126,8 @@ class MeasureJob(TaskJob):
     The plans say, per workload, how memory is used by the launcher and in cells. With `controls` the anchor is timed in
     both roles, too; `sighting`: there is a speed-up to beat. In cells on a GPU, modules that `captures` names by arm
     may be captured as graphs, and `flush_bytes` are written before each call of a burst. `weight_seed` 0 has weights
-    drawn anew; lifted programs are captured with numbers from `random_seed`.
+    drawn anew; lifted programs are captured with numbers from `random_seed`. A kernel that was `checked` before is
+    compared on fresh inputs before, while and after it is timed, and on no others.
     """
 
     run = "forewarp.gpu_runner.worker.jobs:measure"
@@ -138,6 +139,7 @@ class MeasureJob(TaskJob):
     looks: tuple[int, ...]
     controls: bool = True
     sighting: bool = False
+    checked: bool = False
     cell_plans: tuple[Plan, ...]
     launch_plans: tuple[Plan, ...] = ()
     captures: Mapping[str, bool] = field(default_factory=dict[str, bool])

@@ -118,8 +118,9 @@ def each_workload(count: int, visit: Callable[[int, bool], LookAnswer]) -> bool:
 class Schedule:
     """Timing of one workload. `verify(slot)` compares outputs and returns the error; `ask` asks the controller.
 
-    `controls` are the blocks of the anchor in both roles. `sighting` asks for a look before those of `looks`. After
-    `run`, `ended` is what the controller said last.
+    `controls` are the blocks of the anchor in both roles. `sighting` asks for a look before those of `looks`. Without
+    `verify_looks`, the last call before a look is compared by chance only. After `run`, `ended` is what the controller
+    said last.
     """
 
     def __init__(
@@ -134,11 +135,12 @@ class Schedule:
         ask: Callable[[TimingLook], LookAnswer],
         controls: int = CONTROL_BLOCKS,
         sighting: bool = False,
+        verify_looks: bool = True,
     ) -> None:
         self.bench, self.stage, self.verify, self.ask = bench, stage, verify, ask
         self.index, self.of, self.workload = index, len(bench.workloads), bench.workloads[index].name
         self.looks, self.time_s, self.sighting = tuple(looks), time_s, sighting
-        self.controls = controls
+        self.controls, self.verify_looks = controls, verify_looks
         self.ended: LookAnswer = "enough"
         self.chance = random.Random()
         self.worst = self.verify_s = 0.0
@@ -230,6 +232,7 @@ class Schedule:
         slot = self.chance.randrange(self.stage.slot_count)
         share = VERIFIED_EARLY if number < EARLY_BLOCKS else VERIFIED_LATE
         share *= min(1.0, CHEAP_VERIFY_S / max(self.verify_s, 1e-9))
+        last &= self.verify_looks
         verified = [first or self.chance.random() < share, last or self.chance.random() < share]
         pending: list[tuple[Arm, Callable[[], Sample]]] = []
         for arm in self._order("candidate", "anchor"):

@@ -20,8 +20,8 @@ from forewarp.gpu_runner.statistics import Samples
 from forewarp.gpu_runner.worker.requests import TimingLook
 
 
-def look(samples: int, workload: str = "only") -> TimingLook:
-    return TimingLook(Samples(workload, (1.0,) * samples, (1.0,) * samples, 0.0), 0, 1)
+def look(samples: int, workload: int = 0, of: int = 1) -> TimingLook:
+    return TimingLook(Samples(f"workload {workload}", (1.0,) * samples, (1.0,) * samples, 0.0), workload, of)
 
 
 def order(first: int, stops: Sequence[int] = (STRETCHES, STRETCHES), workloads: int = 1) -> str:
@@ -39,7 +39,7 @@ def order(first: int, stops: Sequence[int] = (STRETCHES, STRETCHES), workloads: 
             for workload in range(workloads):
                 for stretch in range(1, stops[number] + 1):
                     seen.append("AB"[number])
-                    if side(look(stretch, str(workload))) == "beaten":
+                    if side(look(stretch, workload, workloads)) == "beaten":
                         break
 
     threads = [threading.Thread(target=runs, args=(n,), daemon=True) for n in (0, 1)]
@@ -97,7 +97,7 @@ def test_a_measurement_that_begins_anew_counts_anew() -> None:
     baton.pass_on(0, leaving=True)
     for samples in (4, 8, 4, 8):
         side(look(samples))
-    assert side.counts == {"only": [4, 8]}
+    assert side.counts == {"workload 0": [4, 8]}
 
 
 def measurement(levels: Sequence[float], each: int = 4) -> Measurement:
@@ -194,3 +194,13 @@ def test_a_new_round_has_new_processes(pair: AlternatingExecutors) -> None:
     task, kernel = small_task(), cpp()
     subjects = [Subject(kernel, build) for build in pair.compile(task, kernel)]
     assert pair.measure(task, subjects, first=1).log_ratios.keys() == {"even", "odd"}
+
+
+@pytest.mark.slow
+def test_perturbed_inputs_are_tried_once_a_side(pair: AlternatingExecutors) -> None:
+    task, kernel = small_task(), cpp(before="// another one\n")
+    subjects = [Subject(kernel, build) for build in pair.compile(task, kernel)]
+    first, second = (pair.measure(task, subjects, first=n) for n in (0, 1))
+    for one in (first.old, first.new):
+        assert "zeros" in one.checks
+    assert all("zeros" not in one.checks for one in (second.old, second.new))

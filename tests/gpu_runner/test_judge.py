@@ -77,7 +77,7 @@ def _this_process_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging.protections, "hide_memory", lambda: None)
 
 
-def judged(bench: Scripted) -> Judgement:
+def judged(bench: Scripted, *, checked: bool = False) -> Judgement:
     job = MeasureJob(
         task=Task("task", "task", "", {"cpu": (Workload("only"),)}),
         target=detect_cpu(),
@@ -87,6 +87,7 @@ def judged(bench: Scripted) -> Judgement:
         call_timeout_s=5.0,
         time_s=5.0,
         looks=(12,),
+        checked=checked,
         cell_plans=(Plan(2),),
     )
     return Judge(job, lambda: cast("Bench", bench), lambda _: "enough").run()
@@ -106,6 +107,18 @@ def test_new_inputs_are_drawn_and_compared_when_timing_is_over() -> None:
     judged(bench)
     after = bench.asked[bench.asked.index("check_guards") :]
     assert [n for n in after if n in ("redraw", "candidate", "compare")] == ["redraw", "candidate", "compare"]
+
+
+def test_what_was_checked_before_is_compared_less_but_before_while_and_after_it_is_timed() -> None:
+    bench = Scripted()
+    assert judged(bench, checked=True).status == "ok"
+    compared = [i for i, name in enumerate(bench.asked) if name == "compare"]
+    timed = bench.asked.index("check_inputs")
+    assert len([i for i in compared if i < timed]) >= 2
+    assert compared[-1] > timed
+    assert "cases" not in bench.asked
+    found = judged(Scripted(wrong=lambda asked: "check_inputs" in asked), checked=True)
+    assert found.status == "incorrect"
 
 
 def test_what_is_wrong_only_then_is_incorrect() -> None:

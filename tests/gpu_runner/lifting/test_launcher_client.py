@@ -119,8 +119,9 @@ class Worker:
         return [kind for kind, _ in self.asked]
 
 
-def client(worker: Worker) -> LauncherClient:
-    return LauncherClient(cast("WorkerClient", worker), GPU, Path(tempfile.gettempdir()))
+def client(worker: Worker, *, of_all_tasks: bool = False) -> LauncherClient:
+    folder = Path(tempfile.gettempdir())
+    return LauncherClient(cast("WorkerClient", worker), GPU, folder, of_all_tasks=of_all_tasks)
 
 
 def job(language: Language = "python") -> MeasureJob:
@@ -184,6 +185,25 @@ def test_launchers_that_are_opened_together_each_serve_one_task() -> None:
     assert sum(isinstance(s.job, LauncherJob) and not s.gone for s in worker.sessions) == 2
     launching.close()
     assert all(s.gone for s in worker.sessions if isinstance(s.job, LauncherJob))
+
+
+def test_one_launcher_may_serve_all_tasks_until_it_is_ended_or_a_kernel_ends_it() -> None:
+    answers = [RESULT, RESULT, None, RESULT, RESULT]
+    worker = Worker(observe=LIFTED, launcher=lambda _: answers.pop(0))
+    launching = client(worker, of_all_tasks=True)
+
+    def launchers_after(*tasks: str) -> int:
+        for task in tasks:
+            launching.open(task, 3.0, 0)
+            launching.measure(job(language="triton"), task, lambda _: "on", 10.0)
+        return sum(isinstance(session.job, LauncherJob) for session in worker.sessions)
+
+    assert launchers_after("one", "two") == 1
+    assert [document.keep_anchor for kind, document in worker.asked if kind == "launcher"] == [False, False]
+    assert launchers_after("the one that crashes") == 1
+    assert launchers_after("two") == 2
+    launching.end()
+    assert launchers_after("two") == 3
 
 
 def test_all_candidates_of_a_task_get_the_weights_that_its_reference_was_lifted_with() -> None:
