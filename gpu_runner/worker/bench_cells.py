@@ -112,6 +112,8 @@ class CellBench(Bench):
         self._witness: Witness | None = None
         self._flags: list[str] = []
         self._running: Arm | None = None
+        self._ran_last: Arm | None = None
+        self._renewals = 0
         linux.adopt_orphans()
         self._sides: dict[Arm, _Side] = {
             arm: _Side(kernel, -1 if self._cuda else arena.memfd(arm, self.size))
@@ -257,7 +259,7 @@ class CellBench(Bench):
 
     def stage(self, index: int) -> Stage:
         self._question()
-        self._bursting, self._index = False, index
+        self._bursting, self._index, self._renewals = False, index, 0
         self.ready = {arm: [] for arm in ARMS}
         with running_reference("the reference"):
             problem = load_problem(self.job, self.workloads[index], self.weight_seed)
@@ -313,12 +315,18 @@ class CellBench(Bench):
             cell.ready(self.timeout, stage.seed_of(slot))
 
     def _roused(self, stage: Stage, arm: Arm, slot: int) -> Cell:
-        """Return an arm's cell, ready for a call whose inputs it can see already: `ready` keeps what that takes."""
-        cell = self._sides[arm].cell
+        """Return an arm's cell, ready for a call whose inputs it can see already: `ready` keeps what that takes.
+
+        Only of calls on new inputs: the anchor's controls, on old ones, find its code in the caches.
+        """
+        cell, follows_other = self._sides[arm].cell, self._ran_last not in (arm, None)
         start, used = time.perf_counter(), cell.processor_s()
         self.awake(arm)
         self._ready(cell, stage, slot)
-        self.ready[arm].append(Readying(time.perf_counter() - start, cell.processor_s() - used))
+        wall_s, processor_s = time.perf_counter() - start, cell.processor_s() - used
+        if stage.renewals != self._renewals:
+            self.ready[arm].append(Readying(wall_s, processor_s, follows_other))
+        self._renewals = stage.renewals
         return cell
 
     def awake(self, arm: Arm) -> Cell:
@@ -333,6 +341,7 @@ class CellBench(Bench):
                 other.pause()
                 cell.resume()
             self._running = arm
+        self._ran_last = arm
         cell.call(cell_process.WAKE, self.timeout)
         return cell
 

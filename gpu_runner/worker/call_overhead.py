@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import comb
 from statistics import median
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from forewarp.gpu_runner.worker.stage import Stage
 
 LEAST_S = 5e-5
 """Seconds below which nothing is made of a difference."""
+CHANCE = 1e-3
+"""Probability by chance below which a candidate's late calls count."""
 LEAST_FETCHES, FETCHES = 3, 15
 """Results of the anchor that have to be fetched before that says what copying takes, and how many of the last count."""
 MOST_COPYING = 3.0
@@ -21,41 +24,55 @@ MOST_COPYING = 3.0
 
 
 class Readying(NamedTuple):
-    """Seconds of making a cell ready for a call: by the clock, to which busy neighbours add, and of processors."""
+    """Seconds of making a cell ready for a call: by the clock, to which busy neighbours add, and of processors.
+
+    `follows_other` says that the other arm ran before: then a cell's code has to come back into the caches.
+    """
 
     wall_s: float
     processor_s: float
+    follows_other: bool = True
 
 
 def works_early(candidate: Sequence[Readying], anchor: Sequence[Readying]) -> str:
     """Return what to flag where making a candidate ready for its calls cost much more than the anchor's; "" elsewhere.
 
-    Of processor time, which busy neighbours hardly change, any quartile counts. The judge's clock tells of work in
-    other processes, too, but must say so at all three. Half of the anchor's calls may be controls, which are ready
-    sooner: an eighth of its calls stands for a quarter.
+    Late is a call that took twice what the anchor's take in the same place. Of processor time, which busy neighbours
+    hardly change, a quarter of the calls must be late. The judge's clock tells of work in other processes, too, but
+    must say so of three quarters. And the anchor's must be late so much less often that chance does not explain it.
     """
     if not candidate or not anchor:
         return ""
-    by_clock, by_processor = (
-        [(_quantile(own, share), _quantile(others, (1 + share) / 2)) for share in (0.25, 0.5, 0.75)]
-        for own, others in zip(zip(*candidate, strict=True), zip(*anchor, strict=True), strict=True)
-    )
-    late = [pair for pair in by_processor if _much_longer(*pair)]
-    if not late and all(_much_longer(*pair) for pair in by_clock):
-        late = by_clock
-    if not late:
-        return ""
-    taken, usual = late[-1]
-    return f"works before its calls: it was ready after {taken * 1e6:.1f} µs, the anchor after {usual * 1e6:.1f} µs"
+    for field, share in (("processor_s", 0.25), ("wall_s", 0.75)):
+        usual = {place: _usual(anchor, field, follows_other=place) for place in (False, True)}
+        late, others_late = ([r for r in arm if _is_late(r, field, usual)] for arm in (candidate, anchor))
+        if len(late) < share * len(candidate):
+            continue
+        if _chance(len(late), len(candidate), len(others_late), len(anchor)) < CHANCE:
+            taken = median(getattr(r, field) for r in late)
+            others = median(usual[r.follows_other] for r in late)
+            return (
+                f"works before its calls: before {len(late)} of {len(candidate)} it was ready after"
+                f" {taken * 1e6:.1f} µs, the anchor after {others * 1e6:.1f} µs"
+            )
+    return ""
 
 
-def _much_longer(taken: float, usual: float) -> bool:
-    return taken >= usual + max(usual, 2 * LEAST_S)
+def _usual(anchor: Sequence[Readying], field: str, *, follows_other: bool) -> float:
+    alike = [r for r in anchor if r.follows_other == follows_other]
+    return median(getattr(r, field) for r in alike or anchor)
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[int(share * len(ordered))]
+def _is_late(reading: Readying, field: str, usual: Mapping[bool, float]) -> bool:
+    expected = usual[reading.follows_other]
+    return getattr(reading, field) >= expected + max(expected, 2 * LEAST_S)
+
+
+def _chance(late: int, count: int, others_late: int, others: int) -> float:
+    """Return the probability that so many of all late calls, or more, are the candidate's by chance (Fisher's test)."""
+    both, most = late + others_late, min(count, late + others_late)
+    ways = sum(comb(count, k) * comb(others, both - k) for k in range(late, most + 1))
+    return ways / comb(count + others, both)
 
 
 class Copy:

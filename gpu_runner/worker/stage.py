@@ -116,6 +116,7 @@ class Stage:
         self.allow_tf32, self.slot_count = False, len(candidate.slots)
         # Whether a module has to be made ready for each call: its state put back, or torch seeded.
         self.prepares_calls = bool(problem.state) or problem.random
+        self.renewals = 0
         self.device = next(t.device.type for t in (*self.outputs, *tensors_of(self.slots[0])))
         self._in_place, self._call_seed, self._close, self._guards = state_in_place, call_seed, close, guards
         self._state = State(model, problem.state)
@@ -157,6 +158,7 @@ class Stage:
         Changed ones are second best: in a shared address space, device code could find what the anchor made of nearly
         the same inputs.
         """
+        self.renewals += 1
         drawn = self._drawn[slot]
         cheap = self._draw_s <= CHEAP_DRAW_S or len(drawn.shifts) >= MOST_SHIFTS or not self._touchable
         (self.redraw if cheap else self.touch)(slot, arm)

@@ -5,17 +5,29 @@ from __future__ import annotations
 from forewarp.gpu_runner.worker.call_overhead import FETCHES, Copy, Readying, works_early
 
 
-def readying(*parts: tuple[int, float, float]) -> list[Readying]:
+def readying(*parts: tuple[int, float, float], follows_other: bool = True) -> list[Readying]:
     """Return calls by their number, seconds and seconds of processors."""
-    return [Readying(wall, processor) for count, wall, processor in parts for _ in range(count)]
+    return [Readying(wall, processor, follows_other) for count, wall, processor in parts for _ in range(count)]
 
 
-ANCHOR = readying((40, 1e-4, 0.8e-4), (40, 1.5e-4, 1.2e-4))
+ANCHOR = readying((40, 1e-4, 0.8e-4), follows_other=False) + readying((40, 1.5e-4, 1.2e-4))
 
 
 def test_a_candidate_that_is_ready_as_soon_as_the_anchor_is_believed() -> None:
     assert works_early(readying((40, 1.5e-4, 1.2e-4)), ANCHOR) == ""
     assert works_early(readying((40, 2.4e-4, 2.1e-4)), ANCHOR) == ""
+
+
+def test_calls_behind_the_other_arms_are_compared_with_such_calls() -> None:
+    """A cell that ran last finds its code in the caches."""
+    anchor = readying((45, 1e-4, 0.9e-4), follows_other=False) + readying((13, 2.5e-4, 2.3e-4))
+    candidate = readying((7, 1e-4, 0.9e-4), follows_other=False) + readying((13, 2.8e-4, 2.5e-4))
+    assert works_early(candidate, anchor) == ""
+
+
+def test_nor_may_it_be_late_where_it_follows_itself() -> None:
+    candidate = readying((7, 9e-4, 8e-4), follows_other=False) + readying((13, 1.5e-4, 1.2e-4))
+    assert "before 7 of 20" in works_early(candidate, ANCHOR)
 
 
 def test_a_candidate_that_works_while_it_is_made_ready_is_not() -> None:
@@ -40,6 +52,15 @@ def test_nor_is_one_whose_anchor_was_slow_in_some_calls() -> None:
     assert "works before its calls" in works_early(readying((40, 9e-4, 8e-4)), disturbed)
 
 
+def test_one_whose_anchor_was_as_often_late_is_believed() -> None:
+    disturbed = readying((28, 1.5e-4, 1.2e-4), (12, 9e-4, 9e-4))
+    assert works_early(readying((13, 1.5e-4, 1.2e-4), (7, 9e-4, 9e-4)), disturbed) == ""
+
+
+def test_one_that_was_late_in_a_quarter_of_few_calls_is_believed() -> None:
+    assert works_early(readying((9, 1.5e-4, 1.2e-4), (3, 9e-4, 9e-4)), ANCHOR[:50]) == ""
+
+
 def test_one_that_was_held_up_in_half_of_its_calls_is_believed() -> None:
     assert works_early(readying((20, 1.5e-4, 1.2e-4), (20, 11e-4, 1.3e-4)), ANCHOR) == ""
 
@@ -49,7 +70,8 @@ def test_a_few_calls_that_the_machine_held_up_say_nothing() -> None:
 
 
 def test_a_busy_machine_holds_up_both() -> None:
-    assert works_early(readying((40, 5e-4, 2e-4)), [Readying(3 * r.wall_s, r.processor_s) for r in ANCHOR]) == ""
+    held_up = [r._replace(wall_s=3 * r.wall_s) for r in ANCHOR]
+    assert works_early(readying((40, 5e-4, 2e-4)), held_up) == ""
 
 
 def test_without_calls_there_is_nothing_to_say() -> None:
