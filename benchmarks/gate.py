@@ -4,9 +4,10 @@
     python benchmarks/gate.py --device cuda --for 200 --out gate.json            # again and again: it goes on
     python benchmarks/gate.py --table gate_0.json gate_1.json --out gate.json    # of several machines, as one file
     python benchmarks/gate.py --simulate --out benchmarks/results/gate_simulation.json
-    python benchmarks/gate.py --triton h100 --python OLD NEW --out benchmarks/results/gate_triton.json
+    python benchmarks/gate.py --triton h100 --device none --python OLD NEW --out benchmarks/results/gate_triton.json
 
-`--triton` compares what Triton kernels of `tasks/` and `pool/` compile to in two environments, without a GPU.
+`--triton` compares what Triton kernels of `tasks/` and `pool/` compile to in two environments; with `--device cuda`,
+their times.
 
 One check follows another, each as `forewarp gate check` with two Pythons makes it: a round has new processes of both
 sides and times every case that the check has not decided yet. The rounds of a case on one machine, in order, are cut
@@ -140,6 +141,7 @@ def measured(
         pair = AlternatingExecutors(devices.choose(device), pythons)
         try:
             check = max((r["check"] for r in rows), default=0)
+            pair.compile_all([(case.task, kernel) for case in chosen for kernel in case.kernels])
             for number in itertools.count(1 + max((r["round"] for r in rows), default=0)):
                 begun, order = time.monotonic(), random.Random(number)
                 ratios = series_of(r for r in rows if r["check"] == check)
@@ -297,8 +299,14 @@ def simulated(gates: int, kernels: int) -> list[dict[str, Any]]:
     return table
 
 
-def compared(target: str, pythons: tuple[str, str]) -> dict[str, Any]:
-    """Check the bundled Triton kernels, and the first of each of the pool's tasks, in two environments."""
+def compared(
+    target: str, pythons: tuple[str, str], device: str, taken: slice, archive: Path, seconds: float
+) -> dict[str, Any]:
+    """Check the bundled Triton kernels, and the first of each of the pool's tasks, in two environments.
+
+    Of all these, those of `taken` are checked, and no more rounds begin after so many `seconds`.
+    """
+    until = time.monotonic() + seconds
     from forewarp.gpu_runner.formats import candidate as candidates
     from forewarp.tools.gate_check import check_gate
     from forewarp.tools.gate_lock import LockedKernel, write_lock
@@ -310,13 +318,19 @@ def compared(target: str, pythons: tuple[str, str]) -> dict[str, Any]:
     for folder in folders:
         loaded = [(p, candidates.load(p)) for p in sorted((folder / "seeds").glob("*.py"))]
         for path, kernel in [pair for pair in loaded if pair[1].language == "triton"][:1]:
-            about = {"path": str(path), "task": str(folder), "compiled": {target: []}}
+            about = {"path": str(path), "task": str(folder), "task_sha256": tasks.load(folder).sha256}
+            about |= {"sha256": kernel.sha256, "compiled": {target: []} if device == "none" else {}}
             locked.append(LockedKernel.of(kernel, tunables=dict(kernel.tunables), **about))
     with tempfile.TemporaryDirectory() as folder:
         lock = Path(folder) / "lock.json"
-        write_lock(lock, locked)
-        request = GateCheckRequest(lock=str(lock), python=list(pythons), device="none", check=False)
-        result = check_gate(request, stage=lambda said: print(said, file=sys.stderr, flush=True))
+        write_lock(lock, locked[taken])
+        where = {"device": device, "archive": str(archive)}
+        request = GateCheckRequest(lock=str(lock), python=list(pythons), check=False, **where)
+        result = check_gate(
+            request,
+            stage=lambda said: print(said, file=sys.stderr, flush=True),
+            stopped=lambda: time.monotonic() > until,
+        )
     rows = [
         row.model_copy(update={"path": str(Path(row.path).relative_to(root)), "task": Path(row.task or "").name})
         for row in result.rows
@@ -353,7 +367,7 @@ def show(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def main() -> None:
     """Measure, and write after each round; or print what a file says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda", "none"))
     parser.add_argument("--for", type=float, default=600, dest="seconds", help="seconds to go on for")
     parser.add_argument("--kernels", type=int, default=20, help="equal cases")
     parser.add_argument("--planted", type=int, default=20, help="cases with 3 %% more work")
@@ -363,9 +377,11 @@ def main() -> None:
     parser.add_argument("--table", type=Path, nargs="+", help="join result files in --out, and measure nothing")
     parser.add_argument("--simulate", action="store_true", help="simulate the verdicts instead of measuring")
     parser.add_argument("--triton", metavar="TARGET", help="compare machine code of Triton kernels")
+    parser.add_argument("--taken", type=int, nargs=2, default=(0, 1), help="first one of these, and how many further")
     args = parser.parse_args()
     if args.triton:
-        write(args.out, compared(args.triton, tuple(args.python)))
+        taken, archive = slice(args.taken[0], None, args.taken[1]), args.out.with_suffix(".db")
+        write(args.out, compared(args.triton, tuple(args.python), args.device, taken, archive, args.seconds))
         return
     if args.simulate:
         write(args.out, {"gates": 200, "kernels": 20, "threshold": THRESHOLD, "table": simulated(200, 20)})

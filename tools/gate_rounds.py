@@ -129,6 +129,8 @@ class PairedRounds:
             over = False
             for done in read_rounds(journal):
                 over = self._take(done) or over
+            self.stage(f"compiling for {target.name}")
+            pair.compile_all([(kernel.task, kernel.candidate) for kernel in self.kernels if kernel.is_open()])
             with Archive(self.archive) as archive:
                 for number in range(1, ROUNDS[-1] + 1):
                     left = [k for k in self.kernels if k.is_open() and number not in k.rounds]

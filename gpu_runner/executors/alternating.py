@@ -8,7 +8,9 @@ its turn on a CPU; on a GPU both do it at once, and the clock runs from when bot
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -18,6 +20,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Final, TypeVar
 
+from forewarp.core.errors import CandidateError, TaskError
 from forewarp.core.protocols import Subject
 from forewarp.core.values import Build, Candidate, DeviceKind, Measurement, Target, Task
 from forewarp.gpu_runner.executors.local import Limits, LocalExecutor
@@ -143,6 +146,17 @@ class AlternatingExecutors:
     def probe(self) -> list[dict[str, str]]:
         """Return the versions in both environments, starting their servers; raises `DeviceError` for lack of torch."""
         return self._both(lambda number: self._executors[number].probe())
+
+    def compile_all(self, kernels: Sequence[tuple[Task, Candidate]]) -> None:
+        """Compile kernels side by side into the cache, where `compile` finds them; it tells what fails."""
+
+        def compiled(task: Task, candidate: Candidate) -> None:
+            with contextlib.suppress(TaskError, CandidateError):
+                self.compile(task, candidate)
+
+        with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="compile") as threads:
+            for ended in [threads.submit(compiled, *kernel) for kernel in kernels]:
+                ended.result()
 
     def compile(self, task: Task, candidate: Candidate) -> list[Build]:
         return [executor.compile(task, candidate) for executor in self._executors]
