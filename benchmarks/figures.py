@@ -997,6 +997,26 @@ def policies_forecast() -> Iterator[Row]:
         yield name, *(_inside(f[key], digits) for f in shown), target
 
 
+def plans() -> Iterator[Row]:
+    """What comes of writing the quarter of the plans that a model's forecasts put first, and the same as it comes."""
+    found = load("written_plans.json")
+    shown = found["all"]
+    yield "share of them in the best quarter", f"{shown['in_best_quarter']['value']:.2f}", "0.25", ""
+    yield "the one over the other", _spanned_ratio(shown["over_as_it_comes"]), "1", "≥ 1.5"
+    yield "best of them, over the best of as many", _spanned_ratio(shown["best_at_equal_number"]), "1", ""
+    yield "best of them, over the best of what the same money writes", _spanned_ratio(shown["best_at_equal_cost"]), "1", ""
+    yield "pairs over 10 % apart, in order", _spanned_ratio(shown["order"]), "0.5", ""
+    for task, draws in found["tasks"].items():
+        best = "; ".join(f"{d['best_written']:.2f}" for d in draws)
+        first = draws[0]
+        beside = f"{first['best_as_it_comes']:.2f}; {first['best_for_the_same']:.2f}; {first['best_of_all']:.2f}"
+        yield f"`{task}`: best speed-up, two draws", best, f"{beside} (as many; as much; all 12)", ""
+
+
+def _spanned_ratio(figure: Mapping[str, float]) -> str:
+    return f"{figure['value']:.2f} ({figure['low']:.2f} to {figure['high']:.2f})"
+
+
 def foreign() -> Iterator[Row]:
     """Yield the scores of forecasts of modules that others wrote, the model's and the pool's bold where they miss."""
     found = load("foreign.json")["figures"]
@@ -1097,6 +1117,7 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     ),
     "policies forecast": (("figure", "pooled", "model", "learned", "target of the model"), (policies_forecast,)),
     "policies paid": (("which is measured", "at 1 s a measurement", "at 10 s", "at 30 s"), (policies_paid,)),
+    "plans": (("of 12 plans a task, 3 are written", "those forecast best (95 %)", "as they come", "target"), (plans,)),
     "replayed": (REPLAYED, (replayed,)),
     "priced": (PRICED, (priced,)),
     "paying": (PAYS, (paying,)),
