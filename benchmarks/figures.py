@@ -1004,7 +1004,8 @@ def plans() -> Iterator[Row]:
     yield "share of them in the best quarter", f"{shown['in_best_quarter']['value']:.2f}", "0.25", ""
     yield "the one over the other", _spanned_ratio(shown["over_as_it_comes"]), "1", "≥ 1.5"
     yield "best of them, over the best of as many", _spanned_ratio(shown["best_at_equal_number"]), "1", ""
-    yield "best of them, over the best of what the same money writes", _spanned_ratio(shown["best_at_equal_cost"]), "1", ""
+    paid = _spanned_ratio(shown["best_at_equal_cost"])
+    yield "best of them, over the best of what the same money writes", paid, "1", ""
     yield "pairs over 10 % apart, in order", _spanned_ratio(shown["order"]), "0.5", ""
     for task, draws in found["tasks"].items():
         best = "; ".join(f"{d['best_written']:.2f}" for d in draws)
