@@ -145,7 +145,8 @@ def best_of(archive: Archive, run_id: str) -> tuple[RunWinner | None, str]:
     if confirmation is None:
         return (_best(firsts[0], firsts[0], confirmed=False), "") if firsts else (None, "")
     kernel = confirmation.candidate.sha256
-    first = next(m for m in firsts if m.candidate.sha256 == kernel)
+    # A damaged archive may have lost the measurement that won.
+    first = next((m for m in firsts if m.candidate.sha256 == kernel), confirmation)
     if standing(confirmation.measurement, confirmation.id) is not None:
         return _best(confirmation, first, confirmed=True), ""
     others = [m for m in firsts if m.candidate.sha256 != kernel]

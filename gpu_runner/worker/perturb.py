@@ -73,6 +73,12 @@ def _outlier(tensor: torch.Tensor) -> torch.Tensor:
     return changed.view(tensor.shape)
 
 
+def _offset(tensor: torch.Tensor) -> torch.Tensor:
+    """Move inputs up by `FAR` standard deviations: what cancels in a variance is as much for any width of values."""
+    width = float(tensor.std(correction=0))
+    return tensor + FAR * (width if 0.0 < width < math.inf else 1.0)
+
+
 def _mixed(tensor: torch.Tensor) -> torch.Tensor:
     """Move rows up or down by `FAR`, make them zero, give them an outlier, or leave them; vectors stay as they are."""
     if tensor.dim() < 2:
@@ -92,6 +98,7 @@ PERTURBATIONS = (
     Perturbation("inputs × 100", lambda t: t * 100, "never", grows=True, most=0.25),
     Perturbation("inputs + 300", lambda t: t + FAR, "never", grows=True, only="smallest"),
     Perturbation("inputs − 300", lambda t: t - FAR, "never", signs=True, grows=True, only="smallest"),
+    Perturbation("inputs + 300 σ", _offset, "never", grows=True),
     Perturbation("one outlier", _outlier, "never", grows=True, only="smallest", most=0.25),
     Perturbation("mixed rows", _mixed, "never", signs=True, grows=True, only="larger"),
     Perturbation("inputs × 0.01", lambda t: t * 0.01, "never", only="smallest"),

@@ -8,11 +8,13 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import synthetic_executor as synthetic
-from support.recorded_run import Writer
+from support.recorded_run import CARD, Writer
 
 from forewarp.archive import salvage
 from forewarp.archive.store import Archive
@@ -224,3 +226,25 @@ def test_another_programs_database_is_not_repaired(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not an archive of forewarp"):
         salvage.repair(path)
     assert [p.name for p in tmp_path.iterdir()] == ["other.db"]
+
+
+@pytest.mark.parametrize("purpose", ["candidate", "confirm"])
+def test_a_lost_measurement_of_the_winner_leaves_a_run_that_can_be_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], purpose: str
+) -> None:
+    path = tmp_path / "a.db"
+    with Archive(path) as archive:
+        made = Writer(archive, 20)
+        made.write()
+        best = archive.best(made.run)
+        assert best is not None
+        where: Any = {"run": made.run, "proposal": best.proposal, "purpose": "confirm"}
+        number = archive.begin_measurement(made.task, CARD, best.candidate, **where)
+        archive.finish_measurement(number, replace(OK, device=CARD.name), Build("ok", 0.0))
+    with sqlite3.connect(path) as db:
+        db.execute("DROP TRIGGER measurement_kept")
+        db.execute("DELETE FROM measurement WHERE purpose = ? AND kernel = ?", (purpose, best.candidate.sha256))
+        assert db.execute("SELECT changes()").fetchone()[0] > 0
+    db.close()
+    for verb in (["runs"], ["show"], ["report", "--out", str(tmp_path / "report.html")]):
+        assert run([*verb, "--archive", str(path)], capsys)[0] == 0

@@ -279,6 +279,7 @@ def test_cases_are_judged_one_by_one_and_end_on_a_fresh_draw() -> None:
         "inputs × 100",
         "inputs + 300",
         "inputs − 300",
+        "inputs + 300 σ",
         "one outlier",
         "inputs × 0.01",
         "signs flipped",
@@ -307,7 +308,7 @@ def test_a_shortcut_for_the_usual_inputs_is_found_out() -> None:
     stage = staged("return x * scale + n", "torch.randn(8, 128)")
     # One normal number in 500 million is larger.
     wrong = wrong_on(stage, lambda x, scale, n: x.clamp(-6, 6) * scale + n)
-    assert wrong == ["inputs × 3", "inputs × 100", "inputs + 300", "inputs − 300", "one outlier"]
+    assert wrong == ["inputs × 3", "inputs × 100", "inputs + 300", "inputs − 300", "inputs + 300 σ", "one outlier"]
 
 
 def over_rows(x: torch.Tensor, top: torch.Tensor | float) -> torch.Tensor:
@@ -371,9 +372,25 @@ def test_what_is_wrong_far_from_the_usual_inputs_is_found_out_on_any_workload(
         assert any("mixed rows" in found for found in draws)  # one draw of mixed rows finds 19 of 20 deviations
 
 
+@pytest.mark.parametrize("inputs", ["torch.rand(64, 256)", "0.02 * torch.randn(64, 256)", "9 * torch.randn(64, 256)"])
+@pytest.mark.parametrize("dim", [-1, 0, (0, 1)], ids=["rows", "columns", "all"])
+def test_a_variance_by_squares_is_found_out_however_wide_the_inputs_are(
+    inputs: str, dim: int | tuple[int, int]
+) -> None:
+    def by_squares(x: torch.Tensor, *_: Any) -> torch.Tensor:
+        mean, square = x.mean(dim, keepdim=True), x.square().mean(dim, keepdim=True)
+        return (x - mean) * (square - mean * mean + 1e-5).rsqrt()
+
+    forward = f"return (x - x.mean({dim}, True)) * (x.var({dim}, False, keepdim=True) + 1e-5).rsqrt()"
+    for thorough in (True, False):
+        assert wrong_on(staged(forward, inputs), by_squares, thorough=thorough), "right on all workloads"
+
+
 @pytest.mark.parametrize(
     ("forward", "inputs", "candidate"),
     [
+        (LAYER_NORM, "torch.rand(64, 2048)", layer_norm_one_by_one),
+        (LAYER_NORM, "torch.rand(64, 2048)", layer_norm_in_two_passes),
         (SOFTMAX, ROWS, lambda x: over_rows(x, x.amax(-1, keepdim=True))),
         (LAYER_NORM, ROWS, layer_norm_one_by_one),
         (LAYER_NORM, ROWS, layer_norm_in_two_passes),
