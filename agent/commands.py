@@ -259,7 +259,7 @@ class SlashCommands:
         return await self._inspected(given, check=True)
 
     async def _inspected(self, given: Arguments, *, check: bool) -> str:
-        task, [kernel, *_] = await asyncio.to_thread(self._kernels, given, needs_task=check)
+        task, [kernel, *_] = await asyncio.to_thread(self._kernels, given)
         about = {"task": task, "kernel": kernel, "target": given.last("--target"), "check": check}
         return _inspection(await self._call(self._tools.inspect_kernel, **about))
 
@@ -362,7 +362,7 @@ class SlashCommands:
             self._conversation.emit(ToolReturned.of(caller.id, name, data, time.perf_counter() - start))
         return result
 
-    def _kernels(self, given: Arguments, *, needs_task: bool = True) -> tuple[str, list[Kernel]]:
+    def _kernels(self, given: Arguments) -> tuple[str, list[Kernel]]:
         """Return the task and the kernels that are named, by files or by numbers of candidates."""
         names = list(given.words)
         if not names:
@@ -380,7 +380,7 @@ class SlashCommands:
         tasks = {_task_of(self._settings, row) for row in rows.values()}
         if not first and len(rows) == len(names) and len(tasks) == 1:
             return tasks.pop(), kernels
-        return self._task(first) if needs_task or first else self._settings.task, kernels
+        return self._task(first), kernels
 
     def _task(self, named: str) -> str:
         if not named and not self._settings.task:

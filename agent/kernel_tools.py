@@ -143,15 +143,14 @@ class KernelTools:
     ) -> InspectResult:
         """Compile a kernel for a card that need not be here, and return its facts.
 
-        With `check` it also runs on the CPU at small shapes, and is compared with the reference. Without a task, the
-        kernel is a Python file with Triton kernels.
+        With `check` it also runs on the CPU at small shapes, and is compared with the reference.
         """
         from forewarp.tools.inspect_kernel import inspect_kernels
         from forewarp.tools.requests import InspectRequest
 
         host = self._conversation
         request = InspectRequest(
-            task=self._task(task) if task else None,
+            task=self._task(task),
             kernels=[self._inside(kernel)],
             target=target or "auto",
             check=check,

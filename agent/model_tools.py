@@ -112,7 +112,7 @@ class ModelTools:
     async def inspect_kernel(
         self,
         caller: Caller,
-        task: TaskArgument = "",
+        task: TaskArgument,
         source: SourceArgument = None,
         path: PathArgument = None,
         tunables: TunablesArgument = None,
@@ -125,10 +125,7 @@ class ModelTools:
             ),
         ] = False,
     ) -> ToolOutput:
-        """Read what a kernel tells before it runs: registers, spills, shared memory, occupancy, floor, problems. Free.
-
-        A file of Triton kernels needs no task.
-        """
+        """Read what a kernel tells before it runs: registers, spills, occupancy, floor, problems. Free."""
         kernel = _kernel(source, path, tunables)
         found = await self._tools.inspect_kernel(caller, task=task, kernel=kernel, target=target, check=check)
         return _short_inspection(found)

@@ -92,19 +92,18 @@ class WholeTools:
         return await self._tools.run_verb(caller, request, spends=budget, folder=own)
 
     async def gate_lock(
-        self, caller: Caller, kernels: list[str], task: str = "", call: str = "", lock: str = LOCK_NAME
+        self, caller: Caller, kernels: list[str], task: str = "", lock: str = LOCK_NAME
     ) -> dict[str, Any]:
         """Write what kernels compile to, forecasts and times into a lock, from which `gate_check` tells what got worse.
 
         Args:
             kernels: Their files; each that the device runs is measured once.
             task: Bundled task, or the path of a KernelBench file.
-            call: Without a task, the call of a Triton kernel, such as scaled(float32[4096, 4096], n=4096).
             lock: The lock's file; what it holds of other kernels stays.
         """
         file, files = self._tools.inside(lock), [Kernel(path=str(self._tools.inside(k))) for k in kernels]
         task = str(self._tools.inside(task)) if (self._conversation.settings.folder / task).is_file() else task
-        about = {"task": task or None, "call": call, "place": self._conversation.settings.place}
+        about = {"task": task or None, "place": self._conversation.settings.place}
         draft = file.with_name(f".{secrets.token_hex(4)}.{file.name}")  # beside it: a lock's paths begin there
         request = checked(GateLockRequest, kernels=files, out=str(draft), **about)
         try:

@@ -140,22 +140,17 @@ def suite(
 
 
 def inspect(
-    task: AnyTask | None,
+    task: AnyTask,
     *kernels: AnyKernel,
     target: str = "auto",
     check: bool = False,
     tunables: Mapping[str, int] | None = None,
     python: str | Path | None = None,
-    args: str = "",
-    call: str = "",
-    backward: bool | None = None,
 ) -> InspectResult:
     """Say what kernels tell before they run: registers, occupancy, waves, instructions, floors, problems.
 
     `target` is a GPU that need not be here; auto is this machine's, else the H200. `check` also runs the kernels on the
-    CPU at small shapes and compares the outputs. Without a task (None), kernels are Python files with Triton kernels;
-    `args` gives values by parameter, such as "x=float32[4096,4096], n=4096", and `call` names the function to call.
-    `backward` traces gradients too; left out, those of outputs that a torch.autograd.Function makes.
+    CPU at small shapes and compares the outputs.
     """
     from forewarp.tools.inspect_kernel import inspect_kernels
 
@@ -166,9 +161,6 @@ def inspect(
         target=target,
         check=check,
         python=python,
-        args=args,
-        call=call,
-        backward=backward,
     )
     return inspect_kernels(request)
 

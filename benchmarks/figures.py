@@ -195,13 +195,6 @@ def inspecting() -> Iterator[Row]:
         "435 of 436",
     )
     yield "likewise, and every launch's grid and block known", "", f"{whole} of {total}", ""
-    for folder, found in load("inspect_files.json")["folders"].items():
-        yield (
-            f"files of {folder}: a kernel compiled; all compiled; without a task",
-            "",
-            f"{found['at_least_one']}; {found['all']} of {found['files']}",
-            "> 85 %" if "TritonBench" in folder else "> 70 %",
-        )
     truth = load("inspect_truth.json")
     for name, count in truth["equal"].items():
         yield (

@@ -296,7 +296,7 @@ lets an attacker's task file loose in each verb, and private files be included b
   6.12 then.
 - Without a process namespace a candidate can choose the processors of your other processes, as any program of yours
   can; their limits and priorities it cannot change.
-- A file without a task (`inspect`, `tune`) may read what lies beside it, hidden files left out; in a home or a shared
+- A file of `tune` may read what lies beside it, hidden files left out; in a home or a shared
   folder such as `/tmp`, itself alone.
 - Where no network namespace is to be had, as in a container, the filter refuses every socket that reaches further than
   this machine.

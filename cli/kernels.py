@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from rich.table import Table
 from forewarp.cli import exits, printing
 from forewarp.cli.flags import commas, takes
 from forewarp.cli.options import PLAIN, Output, absolute
-from forewarp.core.errors import UsageError
 from forewarp.tools.parts import Kernel
 from forewarp.tools.requests import (
     ForecastRequest,
@@ -33,10 +31,6 @@ if TYPE_CHECKING:
 KINDS = ("cpu", "cuda")
 CANDIDATE = Parameter(name="CANDIDATE")
 RANKED = Parameter(name="CANDIDATE", help="Files that hold the kernels; several are ranked.")
-INSPECTED_TASK = (
-    "Bundled task, task folder or KernelBench file; left out, the task whose folder holds the kernels. Files of Triton "
-    "kernels need none: they are called as they call themselves, else with guessed arguments."
-)
 
 
 @takes(MeasureManyRequest, "task kernels", kernels=CANDIDATE)
@@ -88,14 +82,14 @@ def suite(request: SuiteRequest, *, shown: Output = PLAIN) -> int:
     return exits.OK if any(row.trusted for row in result.rows) else exits.NO_KERNEL
 
 
-@takes(InspectRequest, "kernels", kernels=CANDIDATE, task=Parameter(help=INSPECTED_TASK))
+@takes(InspectRequest, "kernels", kernels=CANDIDATE)
 def inspect(request: InspectRequest, *, output: Output = PLAIN) -> int:
     """Compile kernels for a GPU that need not be there, and say what their machine code and launches tell."""
     from forewarp.report.inspect_tables import render
     from forewarp.tools.inspect_kernel import inspect_kernels
 
     python = absolute(Path(request.python)) if request.python else None
-    request = request.model_copy(update={"task": request.task or _task_of(request.kernels), "python": python})
+    request = request.model_copy(update={"python": python})
     with output.waiting("compiling") as stage:
         result = inspect_kernels(request, stage=stage)
     output.tell(result, "inspect", render, status="ok" if all(k.sound for k in result.kernels) else "failed")
@@ -106,32 +100,16 @@ def inspect(request: InspectRequest, *, output: Output = PLAIN) -> int:
 def tune(request: TuneRequest, *, output: Output = PLAIN) -> int:
     """Forecast every configuration of a file's kernels, compile the promising ones, and measure few."""
     from forewarp.report.tune_tables import render
+    from forewarp.tools.session import task_of
     from forewarp.tools.tune_plan import tune_file
 
     path = Path(request.file).expanduser()
     if request.task is None and path.suffix != ".py" and path.is_file():
-        request = request.model_copy(update={"task": _task_of([Kernel(path=request.file)])})
+        request = request.model_copy(update={"task": task_of([Kernel(path=request.file)])})
     with output.waiting("reading the file") as stage:
         result = tune_file(request, stage=stage)
     output.tell(result, "tune", render, status="ok" if result.kernels else "failed")
     return exits.OK if result.kernels else exits.NO_KERNEL
-
-
-def _task_of(kernels: Sequence[Kernel]) -> str | None:
-    """Return the folder of the task that the files belong to, as `TASK/seeds/FILE` do; None for Python files of none.
-
-    Raises `UsageError` where other files belong to none.
-    """
-    files = [Path(k.path or "") for k in kernels]
-    folders = {str(p.expanduser().absolute().parent.parent) for p in files}
-    if len(folders) == 1 and (Path(folder := folders.pop()) / "task.toml").is_file():
-        return folder
-    if all(p.suffix == ".py" for p in files):
-        return None
-    raise UsageError(
-        "it is not clear which task the kernels are for",
-        hint="pass --task TASK, a KernelBench file or a bundled task; `forewarp tasks` lists some",
-    )
 
 
 @takes(ForecastRequest, "task kernels", kernels=RANKED)

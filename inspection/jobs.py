@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from forewarp.core.checking import CheckedHow
-from forewarp.core.values import Candidate, DeviceKind, Target
-from forewarp.gpu_runner.worker.requests import ConfinedFolder, TaskJob, WorkerJob
-from forewarp.inspection.tracing.values import SourceFile
+from forewarp.core.values import Candidate, DeviceKind
+from forewarp.gpu_runner.worker.requests import ConfinedFolder, TaskJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,27 +22,12 @@ class DescribeJob(TaskJob):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceJob(TaskJob):
-    """Trace a module into a folder, in so many processor seconds for each workload.
-
-    `backward` is whether gradients are traced, too; None is those of outputs of a torch.autograd.Function.
-    """
+    """Trace a module into a folder, in so many processor seconds for each workload."""
 
     run = "forewarp.inspection.tracing.program:trace"
     candidate: Candidate
     folder: ConfinedFolder
     workload_s: float
-    backward: bool | None = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceFileJob(WorkerJob):
-    """Trace a file without a task into a folder, in `limit_s` processor seconds."""
-
-    run = "forewarp.inspection.tracing.files.job:run"
-    file: SourceFile
-    target: Target
-    folder: ConfinedFolder
-    limit_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from forewarp.core.inspection import Code, Inspection, Launch, WorkloadInspection
+from forewarp.core.inspection import Code, Inspection, Launch
 from forewarp.core.values import Evidence, Signature, Target
 from forewarp.gpu_runner.compilers import cubin
 from forewarp.gpu_runner.compilers.facts import facts, facts_of_kernels
-from forewarp.gpu_runner.compilers.inspection import inspection, problems
+from forewarp.gpu_runner.compilers.inspection import inspection
 from forewarp.gpu_runner.compilers.occupancy import launch
 from forewarp.inspection.tracing.values import Trace, TracedLaunch, WorkloadTrace
 
@@ -65,22 +65,6 @@ def of_trace(trace: Trace, signatures: Sequence[Signature], target: Target) -> I
     return inspection(
         target, "python", _how(workloads), signatures, launches, calls, [*reader.problems, *_said(workloads)]
     )
-
-
-def gradient(trace: Trace, target: Target) -> Mapping[str, tuple[Launch, ...]]:
-    reader = _Reader(trace, target)
-    return {name: reader.launches(w.backward) for name, w in trace.workloads.items()}
-
-
-def of_file(trace: Trace, target: Target) -> Inspection:
-    """Describe the launches of the calls of a file without a task, forward and backward; their needs are not known."""
-    reader = _Reader(trace, target)
-    workloads = tuple(
-        WorkloadInspection(name, reader.launches(w.launches), 0, None, None, None, tuple(str(c) for c in w.calls))
-        for name, w in trace.workloads.items()
-    )
-    said = dict.fromkeys((*problems(workloads, target), *reader.problems, *_said(trace.workloads)))
-    return Inspection(target, "python", _how(trace.workloads), workloads, tuple(said))
 
 
 def evidence(trace: Trace, describe: Callable[[], Sequence[Signature]], target: Target) -> Evidence:

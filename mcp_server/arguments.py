@@ -59,7 +59,7 @@ _OWN: dict[str, tuple[Any, Any, str]] = {
     "search.forecaster": (Literal["learned", "llm", "cascade", "none"], "learned", "none measures everything."),
     "model": (str | None, None, "anthropic:NAME or openai:NAME."),
     "target": (Targets | None, None, "GPU that need not be here."),
-    "inspect_kernel.task": (str | None, None, "Not needed for Triton files."),
+    "inspect_kernel.task": (str, ..., ""),
     "inspect_kernel.target": (Targets | None, None, "GPU; this machine's, else h200."),
     "search.target": (Targets | None, None, ""),
     "budget": (_Budget, None, "Most measurements."),

@@ -54,7 +54,7 @@ def verb_request(given: Mapping[str, Any], requests: Requests, home: Path, budge
         out, form = home / _FOLDER / Path(subject).name / "exported", given["format"] or "package"
         return checked(ExportKernelRequest, subject=subject, format=form, out=str(out), archive=place.archive)
     file = requests.files.locate(subject, "subject", new=verb == "gate_lock")
-    fields: dict[str, Any] = {"call": given["call"] or "", "place": place}
+    fields: dict[str, Any] = {"place": place}
     if verb == "gate_check":
         for name in files_of(read_lock(file)):
             requests.files.locate(str(Path(subject).parent / name), "the lock's file")
@@ -67,7 +67,7 @@ def verb_request(given: Mapping[str, Any], requests: Requests, home: Path, budge
         kernels = [Kernel(path=str(requests.files.locate(name, "kernels"))) for name in given["kernels"]]
         task = given["task"] and requests.task(given["task"])
         return checked(GateLockRequest, kernels=kernels, task=task, out=str(file), **fields)
-    fields["compile"] = given["compile"]
+    fields |= {"call": given["call"] or "", "compile": given["compile"]}
     if verb == "optimize":
         search = SearchRequest(task=str(file), place=fields.pop("place"), budget=budget)
         return checked(OptimizeModelRequest, search=search, top=given["top"], **fields)

@@ -159,7 +159,7 @@ class Work:
     def inspect_kernel(self, session: str, given: Mapping[str, Any], say: CallProgress) -> InspectAnswer:
         del session
         request = InspectRequest(
-            task=given["task"] and self.requests.task(given["task"]),
+            task=self.requests.task(given["task"]),
             kernels=[self.requests.kernel(given)],
             target=given["target"] or "auto",
             check=given["check"],

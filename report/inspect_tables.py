@@ -39,23 +39,19 @@ def _kernel(kernel: KernelInspection, result: InspectResult, console: Console, *
     if kernel.workloads:
         console.print(display.table(HEADS, launch_rows(kernel.workloads)))
     shown: set[str] = set()
-    for launch in (e for w in kernel.workloads for e in (*w.launches, *w.backward)):
+    for launch in (e for w in kernel.workloads for e in w.launches):
         line = _instructions(launch, full=full)
         if line not in shown:
             console.print(line)
             shown.add(line)
     short = next((name for name, at in _short(result).items() if at), "")
     for workload in kernel.workloads:
-        if workload.bytes_moved:
-            console.print(_floor(workload, short, full=full), style="dim")
+        console.print(_floor(workload, short, full=full), style="dim")
         if workload.calls:
             more = len(workload.calls) - CALLS
             tail = f" and {more} more" if more > 0 and not full else ""
             calls = workload.calls if full else workload.calls[:CALLS]
             console.print(f"library calls, {workload.workload}: {', '.join(calls)}{tail}", style="dim")
-    for defined in kernel.kernels:
-        if defined.reason:
-            console.print(f"{defined.kernel} (line {defined.line}) is not compiled: {defined.reason}", style="red")
     for problem in kernel.problems:
         console.print(f"problem: {problem}", style="yellow")
     if kernel.check is not None:
@@ -83,10 +79,6 @@ def launch_rows(workloads: list[WorkloadFacts]) -> Iterator[tuple[str, ...]]:
         name = workload.workload
         for launch in workload.launches:
             yield (name[:NAME], launch.kernel[:NAME], *_geometry(launch))
-            name = ""
-        name = f"{workload.workload[: NAME - 10]}, gradient"
-        for launch in workload.backward:
-            yield (name, launch.kernel[:NAME], *_geometry(launch))
             name = ""
 
 

@@ -47,7 +47,7 @@ class GateRow(Part):
 
     path: str
     tunables: dict[str, int]
-    task: str | None
+    task: str
     verdict: GateVerdict
     reasons: list[str] = Field(description="What the verdict rests on.")
     shapes: list[GateShape] = Field(default_factory=list[GateShape])
@@ -150,7 +150,7 @@ def _note_source(state: _State) -> None:
     try:
         if files.candidate.sha256 != locked.sha256:
             state.changes.append("the source has changed since the lock")
-        if locked.task is not None and files.task.sha256 != locked.task_sha256:
+        if files.task.sha256 != locked.task_sha256:
             state.changes.append("the task has changed since the lock")
     except CandidateError as e:
         state.say("does not compile", e.message)
@@ -274,7 +274,7 @@ class _Check:
     def _runs(self, kernel: LockedKernel) -> bool:
         """Return whether a kernel is run: a module on a CPU where the lock has its times there, or no GPU kernels."""
         target = self.target
-        if target is None or kernel.task is None or kernel.language not in languages_on(target.kind):
+        if target is None or kernel.language not in languages_on(target.kind):
             return False
         if target.kind == "cuda" or kernel.language != "python":
             return True

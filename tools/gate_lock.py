@@ -21,7 +21,7 @@ from forewarp.core.scratch import temporary_folder
 from forewarp.core.values import DEFAULT_TOLERANCES, Candidate, Language, Task, Tolerance
 from forewarp.gpu_runner import devices
 from forewarp.tools import session as sessions
-from forewarp.tools import sources, wording
+from forewarp.tools import wording
 from forewarp.tools.forecast_kernel import forecast_kernel
 from forewarp.tools.inspect_kernel import KernelInspection, LaunchFacts, inspect_kernels
 from forewarp.tools.measure_kernel import measure_kernel
@@ -96,12 +96,11 @@ class LockedKernel(Part):
     tunables: dict[str, int]
     language: Language
     sha256: str = Field(description="Identity: language, source and tunables.")
-    task: str | None = Field(description="Bundled task, or path; null for a file of Triton kernels without a task.")
+    task: str = Field(description="Bundled task, or path.")
     task_sha256: str | None = None
     tolerance: LockedOutput | None = Field(default=None, description="The task's own; null where the dtype decides.")
     outputs: list[LockedOutput] = Field(default_factory=list[LockedOutput])
     against: str | None = Field(default=None, description="Kernel that it is timed against, instead of the reference.")
-    call: str = ""
     compiled: dict[str, list[LockedLaunch]] = Field(default_factory=dict[str, list[LockedLaunch]])
     forecasts: dict[str, LockedForecast] = Field(default_factory=dict[str, LockedForecast])
     measured: dict[str, LockedMeasurement] = Field(
@@ -109,9 +108,9 @@ class LockedKernel(Part):
     )
 
     @property
-    def key(self) -> tuple[str, str, str, str]:
+    def key(self) -> tuple[str, str, str]:
         """Identity of the entry: where the kernel stands, and what it is for."""
-        return self.path, json.dumps(self.tunables, sort_keys=True), self.task or "", self.call
+        return self.path, json.dumps(self.tunables, sort_keys=True), self.task
 
 
 class GateLock(Part):
@@ -182,8 +181,7 @@ def lock_kernels(
     before = {k.key: k for k in read_lock(path).kernels} if path.exists() else {}
     if request.place.device == "replay":
         raise UsageError("a lock holds what was measured, not looked up", hint="leave --device replay out")
-    if request.task is None and request.against:
-        raise UsageError("--against is about a task, and none is given", hint="pass --task TASK")
+    request = request.model_copy(update={"task": request.task or sessions.task_of(request.kernels)})
     locked: list[LockedKernel] = []
     problems: list[str] = []
     notes: list[str] = []
@@ -213,9 +211,7 @@ def lock_kernels(
 def _about_task(request: GateLockRequest, root: Path, executors: Executors) -> dict[str, Any]:
     """Return the fields of locked kernels that are about their task; runs its reference, for the outputs' dtypes."""
     name, place = request.task, request.place
-    if name is None:
-        return {"task": None}
-    if isinstance(name, Task):
+    if not isinstance(name, str):
         raise UsageError("a lock names its tasks, and this one is no file", hint="pass a bundled name or a path")
     task = sessions.load_task(name, place)
     own, outputs = task.tolerance, list[LockedOutput]()
@@ -244,17 +240,14 @@ def _locked(
 
     Adds to `notes` what is not known of it, and to `measured` its measurement, if one is made.
     """
-    if request.task is None:
-        candidate = _read_file(kernel)
-    else:
-        candidate = planned_candidate(kernel, request.task, request.place, executors)
+    assert request.task is not None  # `lock_kernels` has filled it in
+    candidate = planned_candidate(kernel, request.task, request.place, executors)
     against = request.against.path if request.against else None
     found = LockedKernel.of(
         candidate,
         path=_relative(kernel.path or "", root),
         tunables=dict(candidate.tunables),
         against=_relative(against, root) if against else None,
-        call=request.call,
         **about,
     )
     python, files = request.place.python, KernelAtHand(found, root, executors)
@@ -267,9 +260,9 @@ def _locked(
             if forecast := files.forecast(target, python):
                 found.forecasts[target] = forecast
     kind = sessions.target_of(request.place).kind if request.measure else "none"
-    if found.task is None or found.language not in (languages_on(kind) if kind != "none" else ()):
-        why = "it has no task" if found.task is None else f"it runs on another device than {kind}"
-        notes.append(f"{found.path} was not measured: {why if request.measure else 'as asked'}")
+    if found.language not in (languages_on(kind) if kind != "none" else ()):
+        why = f"it runs on another device than {kind}" if request.measure else "as asked"
+        notes.append(f"{found.path} was not measured: {why}")
         return found
     result = files.measure(request.place)
     measured.append(result)
@@ -300,16 +293,6 @@ def _relative(path: str, root: Path) -> str:
     return Path(os.path.relpath(Path(path).expanduser().absolute(), root)).as_posix()
 
 
-def _read_file(kernel: Kernel) -> Candidate:
-    """Read any Python file, which there is no task for; raises `CandidateError`."""
-    path = Path(kernel.path or "").expanduser()
-    sources.check_file(path)
-    try:
-        return Candidate(path.read_text(), "python")
-    except (OSError, UnicodeDecodeError) as e:
-        raise CandidateError(f"{path} cannot be read: {e}") from None
-
-
 class KernelAtHand:
     """A locked kernel with its files as they are now, each read once; paths are relative to `root`."""
 
@@ -320,12 +303,12 @@ class KernelAtHand:
     @cached_property
     def candidate(self) -> Candidate:
         """The kernel; raises `CandidateError`."""
-        return sessions.choose_candidate(self._kernel) if self.locked.task else _read_file(self._kernel)
+        return sessions.choose_candidate(self._kernel)
 
     @cached_property
     def task(self) -> Task:
         """The kernel's task, to be judged by the tolerance that was locked; raises `TaskError`."""
-        locked, name = self.locked, self.locked.task or ""
+        locked, name = self.locked, self.locked.task
         path = name if name in sessions.bundled_tasks() else str(self._root / name)
         task = sessions.load_task(path, Place())
         own = locked.tolerance and Tolerance(locked.tolerance.rtol, locked.tolerance.atol)
@@ -339,14 +322,12 @@ class KernelAtHand:
         if self.locked.language == "cpp":
             return None
         request = InspectRequest(kernels=[self._kernel], target=target, python=python)
-        about: dict[str, Any] = {"call": self.locked.call}
-        if self.locked.task is not None:
-            about = {"task": self.task, "check": check}
-        return inspect_kernels(request.model_copy(update=about), executors=self._executors).kernels[0]
+        request = request.model_copy(update={"task": self.task, "check": check})
+        return inspect_kernels(request, executors=self._executors).kernels[0]
 
     def forecast(self, target: str, python: str | None) -> LockedForecast | None:
         """Forecast it without the archive, whose measurements would move forecasts; None where it cannot be."""
-        if self.locked.task is None or self.locked.language == "cpp":
+        if self.locked.language == "cpp":
             return None
         with temporary_folder() as empty:
             place = Place(python=python, archive=str(empty / "archive.db"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +21,8 @@ from forewarp.gpu_runner import devices
 from forewarp.gpu_runner.compilers.facts import facts
 from forewarp.gpu_runner.executors.artifacts import manifest_of
 from forewarp.gpu_runner.executors.local import LocalExecutor
-from forewarp.inspection.traced import gradient, of_file, of_trace
-from forewarp.inspection.tracing.files import arguments
-from forewarp.inspection.tracing.values import NOT_LAUNCHED, SourceFile
+from forewarp.inspection.traced import of_trace
 from forewarp.tools import session as sessions
-from forewarp.tools import sources
 from forewarp.tools.parts import SCHEMA_VERSION, Device, Kernel, KernelId, OnStage, Part, Place, unwatched
 from forewarp.tools.plan_proposal import planned_candidate
 from forewarp.tools.requests import InspectRequest
@@ -67,16 +64,6 @@ class WorkloadFacts(Part):
     bound: str | None = Field(description="memory or arithmetic.")
     launches: list[LaunchFacts]
     calls: list[str] = Field(description="Library operators that a module runs beside its own kernels.")
-    backward: list[LaunchFacts] = Field(default_factory=list[LaunchFacts], description="Launches of the gradient.")
-
-
-class DefinedKernel(Part):
-    """A kernel that a file defines or launches, and what became of it."""
-
-    kernel: str
-    line: int = Field(description="Where the file defines it; 0 where another file does.")
-    origin: str = Field(description="The call that launched it; empty where it was not compiled.")
-    reason: str = Field(description="Why it was not compiled; empty where it was.")
 
 
 class CpuCheck(Part):
@@ -101,12 +88,9 @@ class KernelInspection(Part):
 
     path: str
     kernel: KernelId | None
-    status: Status | None = Field(description="Null where the candidate could not be read, or no call launches it.")
+    status: Status | None = Field(description="Null where the candidate could not be read.")
     how: str = Field(default="", description="How the facts were come by.")
     workloads: list[WorkloadFacts] = Field(default_factory=list[WorkloadFacts])
-    kernels: list[DefinedKernel] = Field(
-        default_factory=list[DefinedKernel], description="Without a task: each kernel of the file."
-    )
     problems: list[str] = Field(default_factory=list[str])
     facts: dict[str, float] = Field(default_factory=dict[str, float], description="The numbers that forecasters read.")
     check: CpuCheck | None = None
@@ -139,7 +123,6 @@ class _Bench:
     executor: LocalExecutor
     place: Place
     check: bool
-    backward: bool | None
 
 
 def inspect_kernels(
@@ -147,40 +130,22 @@ def inspect_kernels(
 ) -> InspectResult:
     """Compile each kernel for the target and collect its facts; a kernel that fails stops no other.
 
-    Without a task, each is a Python file with Triton kernels. Raises `UsageError` for an unknown target or arguments
-    that cannot be read, and `TaskError` with the reference's own error.
+    Raises `UsageError` for an unknown target, and `TaskError` with the reference's own error.
     """
     target = choose_target(request.target)
-    if request.task is not None and (request.args or request.call):
-        raise UsageError(
-            "the task says what a kernel is called with, so that args and call would do nothing",
-            hint="leave them out, or leave the task out",
-        )
-    if request.task is None and request.check:
-        raise UsageError(
-            "a check compares a kernel with the reference of a task, and none is given", hint="pass --task TASK, too"
-        )
-    if request.task is None and (request.gradients is not None or request.size):
-        raise UsageError(
-            "--gradients and --size change a task, and none is given", hint="pass --task TASK, or leave them out"
-        )
     place = Place(python=request.python)
-    task = None
-    if request.task is not None:
-        task = sessions.load_task(request.task, place, gradients=request.gradients, size=request.size)
-    arguments.parse(request.args)
+    task = sessions.load_task(
+        request.task or sessions.task_of(request.kernels), place, gradients=request.gradients, size=request.size
+    )
     found: list[KernelInspection] = []
     with sessions.closing_executors(executors) as kept:
         executor = kept.compiler(place, target)
         for number, kernel in enumerate(request.kernels, 1):
             stage(f"inspecting {Path(kernel.called or 'kernel').name} ({number} of {len(request.kernels)})")
-            if task is None:
-                found.append(_inspect_file(executor, request, kernel))
-            else:
-                found.append(_inspect(_Bench(task, executor, place, request.check, request.backward), kernel))
+            found.append(_inspect(_Bench(task, executor, place, request.check), kernel))
     return InspectResult(
         summary=_summary(found, target),
-        task=task.name if task else "",
+        task=task.name,
         target=Device.of(target),
         target_source=target.source,
         kernels=found,
@@ -216,7 +181,7 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
             )
     except CandidateError as e:
         return KernelInspection(path=path, kernel=None, status=None, log=str(e), seconds=time.perf_counter() - start)
-    status, log, seen, cached, gradients = _seen(bench, candidate)
+    status, log, seen, cached = _seen(bench, candidate)
     signatures = {s.workload: s for s in bench.executor.describe(bench.task)}
     check = bench.executor.check(bench.task, candidate, CHECK_S) if bench.check and status == "ok" else None
     return KernelInspection(
@@ -224,7 +189,7 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
         kernel=KernelId.of(candidate),
         status=status,
         how=seen.how if seen else "inspected",
-        workloads=_workloads(seen, gradients, signatures) if seen else [],
+        workloads=_workloads(seen, signatures) if seen else [],
         problems=list(seen.problems) if seen else [],
         facts=facts(seen) if seen else {},
         check=check and CpuCheck.of(check, faults=len(check.faults), message=clip(check.message)),
@@ -234,77 +199,29 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
     )
 
 
-def _inspect_file(executor: LocalExecutor, request: InspectRequest, kernel: Kernel) -> KernelInspection:
-    """Inspect a file of Triton kernels for which there is no task."""
-    start = time.perf_counter()
-    path = kernel.called
-    try:
-        if path:
-            sources.check_file(Path(path), "the file")
-        source = Path(path).read_text(encoding="utf-8-sig") if kernel.source is None else kernel.source
-    except (CandidateError, OSError, UnicodeDecodeError) as e:
-        return KernelInspection(path=path, kernel=None, status=None, log=f"{path} cannot be read: {e}", seconds=0.0)
-    if Path(path).suffix not in ("", ".py"):
-        raise UsageError(
-            f"{path} is no Python file, and only a launch plan and a task tell what its kernels are called with",
-            hint="pass a task; `forewarp tasks` lists some",
-        )
-    file = SourceFile(source, str(Path(path).absolute()) if path else "", request.args, request.call, request.backward)
-    trace = executor.trace_file(file)
-    seen = of_file(trace, executor.target)
-    compiled = any(k.origin for k in trace.kernels) or any(w.launches for w in seen.workloads)
-    reasons = [f"{k.name}: {k.reason}" for k in trace.kernels if k.reason]
-    reasons = reasons or ["error: the file launches no Triton kernel"]
-    refused = any(k.reason and not k.reason.startswith(NOT_LAUNCHED) for k in trace.kernels)
-    return KernelInspection(
-        path=path,
-        kernel=KernelId.of(Candidate(source, "python")),
-        status="ok" if compiled else "compile_error" if refused or not trace.kernels else None,
-        how=seen.how,
-        workloads=_workloads(seen, gradient(trace, executor.target), {}),
-        kernels=[DefinedKernel.of(k, kernel=k.name) for k in trace.kernels],
-        problems=list(seen.problems),
-        facts=facts(seen),
-        log="" if compiled else clip("\n".join([*reasons, *seen.problems])),
-        seconds=time.perf_counter() - start,
-        cached=trace.cached,
-    )
-
-
-_Gradients = Mapping[str, Sequence[Launch]]
-
-
-def _seen(bench: _Bench, candidate: Candidate) -> tuple[Status, str, Inspection | None, bool, _Gradients]:
+def _seen(bench: _Bench, candidate: Candidate) -> tuple[Status, str, Inspection | None, bool]:
     executor = bench.executor
     if candidate.language not in languages_on("cuda"):
-        return "ok", "", None, False, {}
+        return "ok", "", None, False
     if candidate.language == "python":
-        trace = executor.trace(bench.task, candidate, backward=bench.backward)
-        seen = of_trace(trace, executor.describe(bench.task), executor.target)
-        return "ok", "", seen, trace.cached, gradient(trace, executor.target)
+        trace = executor.trace(bench.task, candidate)
+        return "ok", "", of_trace(trace, executor.describe(bench.task), executor.target), trace.cached
     build = executor.compile(bench.task, candidate)
     if build.status != "ok":
-        return build.status, build.log, None, build.cached, {}
-    seen = serde.from_data(Inspection, manifest_of(build)["inspection"])
-    return "ok", build.log, seen, build.cached, {}
+        return build.status, build.log, None, build.cached
+    return "ok", build.log, serde.from_data(Inspection, manifest_of(build)["inspection"]), build.cached
 
 
-def _workloads(seen: Inspection, gradients: _Gradients, signatures: Mapping[str, Signature]) -> list[WorkloadFacts]:
-    """Return the shapes; one that no task describes has no floor."""
-    found: list[WorkloadFacts] = []
-    for w in seen.workloads:
-        signature = signatures.get(w.workload)
-        work = {} if signature else {"bytes_moved": 0, "flops": None, "bound": None}
-        known = devices.known_targets() if signature else {}
-        facts_of = WorkloadFacts.of(
+def _workloads(seen: Inspection, signatures: Mapping[str, Signature]) -> list[WorkloadFacts]:
+    known = devices.known_targets().items()
+    return [
+        WorkloadFacts.of(
             w,
-            floors_us={name: floor_s(signature, target) * 1e6 for name, target in known.items() if signature},
+            floors_us={name: floor_s(signatures[w.workload], target) * 1e6 for name, target in known},
             launches=[_launch(e) for e in w.launches],
-            backward=[_launch(e) for e in gradients.get(w.workload, ())],
-            **work,
         )
-        found.append(facts_of)
-    return found
+        for w in seen.workloads
+    ]
 
 
 def _launch(launch: Launch) -> LaunchFacts:

@@ -32,6 +32,12 @@ Split = Literal["train", "validation", "test"]
 ExportFormat = Literal["package", "file", "vllm-op"]
 
 TaskName = Annotated[TaskOrFile, Field(description="Bundled task, task folder or KernelBench file.")]
+OwnTask = Annotated[
+    TaskOrFile | None,
+    Field(
+        description="Bundled task, task folder or KernelBench file; left out, the task whose folder holds the kernels."
+    ),
+]
 TaskSize = Annotated[
     dict[str, int],
     Field(
@@ -252,11 +258,7 @@ class TuneRequest(Part):
 class InspectRequest(Part):
     """Request for an inspection: the kernels, their task, and the device."""
 
-    task: TaskOrFile | None = Field(
-        default=None,
-        description="Bundled task, task folder or KernelBench file. Files of Triton kernels need none: they are called "
-        "as they call themselves, else with guessed arguments.",
-    )
+    task: OwnTask = None
     kernels: list[Kernel] = Field(min_length=1, description="Files that hold the kernels.")
     gradients: Gradients = None
     size: TaskSize = Field(default_factory=dict[str, int])
@@ -266,15 +268,6 @@ class InspectRequest(Part):
     )
     python: FilePath | None = Field(
         default=None, description="Python that has torch and Triton; the one that runs forewarp if left out."
-    )
-    args: str = Field(
-        default="",
-        description='Without a task, values by parameter, such as "x=float32[4096,4096], n=4096"; others are guessed.',
-    )
-    call: str = Field(default="", description="Without a task, the function of the file to call.")
-    backward: bool | None = Field(
-        default=None,
-        description="Trace gradients too, or not; left out, those of outputs that a torch.autograd.Function makes.",
     )
 
 
@@ -452,11 +445,7 @@ class GateLockRequest(Part):
     """Request to lock kernels: their files, what they are for, and where they are compiled and measured."""
 
     kernels: list[Kernel] = Field(min_length=1, description="Files that hold the kernels.")
-    task: TaskOrFile | None = Field(
-        default=None,
-        description="Bundled task, task folder or KernelBench file. Files of Triton kernels need none: what they "
-        "compile to is locked, and no times are.",
-    )
+    task: OwnTask = None
     against: Against = None
     targets: list[str] = Field(
         default_factory=list[str],
@@ -464,9 +453,6 @@ class GateLockRequest(Part):
         "left out.",
     )
     measure: bool = Field(default=True, description="Measure kernels that the device runs.")
-    call: str = Field(
-        default="", description="Without a task, the call to make, such as 'scaled(float32[4096, 4096], n=4096)'."
-    )
     out: FilePath = Field(default=LOCK_NAME, description="File of the lock; what it holds of other kernels stays.")
     place: Place = Place()
 

@@ -155,6 +155,17 @@ def load_task(name: str | Task, place: Place, **options: Unpack[TaskOptions]) ->
     return replace(loaded, allow_tf32=True) if options.get("allow_tf32") else loaded
 
 
+def task_of(kernels: Sequence[Kernel]) -> str:
+    """Return the folder of the task that the files belong to, as `TASK/seeds/FILE` do; raises `UsageError` for none."""
+    folders = {str(Path(k.path or "").expanduser().absolute().parent.parent) for k in kernels}
+    if len(folders) == 1 and (Path(folder := folders.pop()) / "task.toml").is_file():
+        return folder
+    raise UsageError(
+        "it is not clear which task the kernels are for",
+        hint="pass --task TASK, a KernelBench file or a bundled task; `forewarp tasks` lists some",
+    )
+
+
 def _resized(task: Task, size: Mapping[str, int]) -> Task:
     """Return a task with these constants in every workload; of workloads that are then the same, the first is kept.
 

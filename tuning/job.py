@@ -195,7 +195,7 @@ class _File:
         with catching(self._at_import, launch=self._launching):
             self._loaded = loading.load(self._file, lambda doing, work: self._bounded(doing, work, CALL_S))
         self._text = kernels.read(self._loaded.tree)
-        self._wrappers = calls.Wrappers(self._loaded.module, self._loaded.tree, self._text, {})
+        self._wrappers = calls.Wrappers(self._loaded.module, self._loaded.tree, self._text)
         self.tuners = {name: len(tuner.configs) for name, tuner in tuners_of(self._loaded.module).items()}
         self._missing = {name for name, count in self.tuners.items() if count > 1}
 
@@ -377,7 +377,7 @@ def _plainly(doing: str, work: Callable[[], object]) -> str:
 
 def _with_gradient(guess: calls.Guess) -> list[Any]:
     """Call with the gradient of what it returns; return the gradients."""
-    differentiate(guess.call, guess.values, Recorder(Path()), every=False, keep=True)
+    differentiate(guess.call, guess.values)
     return [v.grad for v in guess.values if isinstance(v, torch.Tensor) and v.grad is not None]
 
 

@@ -50,7 +50,7 @@ from forewarp.gpu_runner.worker.requests import (
 )
 from forewarp.inspection import traced
 from forewarp.inspection.jobs import CheckJob, DescribeJob
-from forewarp.inspection.tracing.values import SourceFile, Trace
+from forewarp.inspection.tracing.values import Trace
 
 SIGNATURES_VERSION = "6"
 SEEDS_VERSION = "4"
@@ -259,10 +259,9 @@ class LocalExecutor:
             "with --seed-kernel FILE, or --model anthropic:NAME to have a language model write them",
         )
 
-    def trace(self, task: Task, candidate: Candidate, *, backward: bool | None = False) -> Trace:
+    def trace(self, task: Task, candidate: Candidate) -> Trace:
         """Return what a Python module would launch on this CUDA target; no device is used, and none need be there.
 
-        `backward` adds what the gradient launches; None adds it where an output is that of a torch.autograd.Function.
         Raises `TaskError` where the reference fails, and `UsageError` for another language or target.
         """
         if candidate.language != "python" or self._target.kind != "cuda":
@@ -275,14 +274,7 @@ class LocalExecutor:
             task.without_seeds(),
             self.toolchain_versions(),
             lambda: self.describe(task),
-            backward=backward,
         )
-
-    def trace_file(self, file: SourceFile) -> Trace:
-        """Return what the kernels of a file without a task compile to; its code runs, confined. Raises `UsageError`."""
-        if self._target.kind != "cuda":
-            raise UsageError("a file without a task is inspected for CUDA targets only", hint="pass --target h200")
-        return self._traces.of_file(file, self.toolchain_versions())
 
     def evidence(self, task: Task, candidate: Candidate) -> Evidence | None:
         """Return what a Python module's trace for a CUDA target tells, or why there is none; None of others."""

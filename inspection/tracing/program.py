@@ -25,7 +25,7 @@ from forewarp.gpu_runner.worker.requests import JobEnding
 from forewarp.inspection.jobs import TraceJob
 from forewarp.inspection.tracing import masquerade, triton_driver
 from forewarp.inspection.tracing.operators import Operators
-from forewarp.inspection.tracing.recorder import Recorder, TooMuch, TracedEvent, merge, words
+from forewarp.inspection.tracing.recorder import Recorder, TooMuch, merge, words
 from forewarp.inspection.tracing.values import Strategy, Trace, TracedLaunch, WorkloadTrace
 
 if TYPE_CHECKING:
@@ -194,35 +194,18 @@ def _call_twice(job: TraceJob, workload: Workload, signature: Signature, recorde
     with torch.no_grad():
         call(*values)
     _prepared(first, recorder)
-    if job.backward is not False:
-        with recorder.aside([]):
-            values = problem.inputs(3, "cpu")
-        recorder.doing = "the module's gradient"
-        differentiate(lambda: call(*values), values, recorder, every=bool(job.backward))
 
 
-def differentiate(
-    call: Callable[[], Any], values: Sequence[Any], recorder: Recorder, *, every: bool, keep: bool = False
-) -> bool:
-    """Call, and record what the gradient of the outputs' sum launches; return whether there is one.
-
-    Unless `every`, only outputs of a torch.autograd.Function count; `keep` the call itself, too.
-    """
+def differentiate(call: Callable[[], Any], values: Sequence[Any]) -> None:
+    """Call, with the gradient of the outputs' sum, where a torch.autograd.Function had a part in them."""
     for value in values:
         if isinstance(value, torch.Tensor) and value.is_leaf and value.is_floating_point():
             value.requires_grad_()
-    elsewhere: list[TracedEvent] = []
     with torch.enable_grad():
-        with recorder.aside(recorder.events if keep else elsewhere):
-            result = call()
-        outputs = [t for t in _tensors(result) if t.requires_grad and (every or _is_custom(t))]
-        if not outputs:
-            return False
-        with recorder.aside(elsewhere):
+        outputs = [t for t in _tensors(call()) if t.requires_grad and _is_custom(t)]
+        if outputs:
             loss = sum((t.float().sum() for t in outputs), torch.zeros(()))
-        with recorder.aside(recorder.backward):
             loss.backward()  # pyright: ignore[reportUnknownMemberType]
-    return True
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:

@@ -37,7 +37,6 @@ class Recorder:
         self.doing = "importing the module"
         self.trying = False
         """True while an autotuner tries a configuration, which handles failures itself."""
-        self.backward: list[TracedEvent] = []
 
     def keep(self, image: bytes) -> str:
         name = f"{hashlib.sha256(image).hexdigest()[:24]}.cubin"
@@ -68,22 +67,15 @@ class Recorder:
         finally:
             self.events = kept
 
-    def take(self, strategy: Strategy) -> WorkloadTrace:
-        found = self.result(strategy)
-        self.problems, self.notes, self.events, self.backward = [], [], [], []
-        return found
-
     def result(self, strategy: Strategy) -> WorkloadTrace:
         """Return the trace so far, equal events merged."""
-        merged, backward = merge(self.events), merge(self.backward)
+        merged = merge(self.events)
         return WorkloadTrace(
             strategy,
             tuple(e for e in merged if isinstance(e, TracedLaunch)),
             tuple(e for e in merged if isinstance(e, LibraryCall)),
             tuple(self.problems),
             tuple(self.notes),
-            tuple(e for e in backward if isinstance(e, TracedLaunch)),
-            tuple(e for e in backward if isinstance(e, LibraryCall)),
         )
 
 

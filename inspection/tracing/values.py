@@ -14,26 +14,16 @@ from typing import Literal
 from forewarp.core import serde
 
 TRACE_FILE = "trace.json"
-IMPORT = "import"
-"""The name of what a file does while it is imported."""
 Strategy = Literal["cpu", "fake", "source"]
 """Way in which a workload was traced: with real values in memory, by shapes alone, or from the module's text."""
-NOT_LAUNCHED = "nothing in the file launches it, and no arguments could be guessed"
-"""Beginning of the reason why nothing is known of a kernel that no call launches."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file to trace without a task: its path, "" for text alone, values for parameters, and the function to call.
-
-    `backward` is whether gradients are traced; None where a torch.autograd.Function makes the output.
-    """
+    """A file with kernels: its text, and its path, "" for text alone."""
 
     source: str
     path: str = ""
-    arguments: str = ""
-    call: str = ""
-    backward: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +59,7 @@ class LibraryCall:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadTrace:
-    """Launches and calls of one call of the module, and of its gradient, merged, in order of appearance.
+    """Launches and library calls of one call of the module, merged, in order of appearance.
 
     `problems` would spoil the module on the device, or stopped the trace; `notes` say what was assumed.
     """
@@ -79,28 +69,15 @@ class WorkloadTrace:
     calls: tuple[LibraryCall, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    backward: tuple[TracedLaunch, ...] = ()
-    backward_calls: tuple[LibraryCall, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FileKernel:
-    """A kernel that a file defines. `origin` says what launched it, `reason` why it is not there; one of them is ""."""
-
-    name: str
-    line: int
-    origin: str = ""
-    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A module by workload, or a file by call with the kernels it defines; cubins are in `folder`, "" for none."""
+    """A module by workload; cubins are in `folder`, "" for none."""
 
     workloads: Mapping[str, WorkloadTrace]
     folder: str = ""
     cached: bool = False
-    kernels: tuple[FileKernel, ...] = ()
 
     @classmethod
     def load(cls, folder: Path) -> Trace:
@@ -116,14 +93,12 @@ class Trace:
         return replace(trace, folder=str(folder))
 
     def save(self, folder: Path) -> None:
-        (folder / TRACE_FILE).write_text(
-            json.dumps(serde.to_data({"workloads": self.workloads, "kernels": self.kernels}))
-        )
+        (folder / TRACE_FILE).write_text(json.dumps(serde.to_data({"workloads": self.workloads})))
 
 
 def _check(trace: Trace, folder: Path) -> None:
     for workload in trace.workloads.values():
-        for launch in (*workload.launches, *workload.backward):
+        for launch in workload.launches:
             for size in (launch.grid, launch.block):
                 if size is not None and not (len(size) == 3 and all(type(n) is int and n >= 0 for n in size)):
                     raise ValueError(f"{size!r} is no grid or block")
@@ -136,5 +111,3 @@ def _check(trace: Trace, folder: Path) -> None:
                 raise ValueError(f"{launch.cubin!r} is no file of this trace")
         if not all(type(t) is str for t in (*workload.problems, *workload.notes)):
             raise ValueError("a problem is no text")
-    if not all(type(t) is str for k in trace.kernels for t in (k.name, k.origin, k.reason)):
-        raise ValueError("a kernel's name or reason is no text")

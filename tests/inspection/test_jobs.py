@@ -40,7 +40,6 @@ def test_a_job_arrives_as_it_was_sent() -> None:
         candidate=candidate,
         folder=folder,
         workload_s=30.0,
-        backward=None,
         log="/tmp/job1.log",
     )
     assert requests.from_document(requests.to_document(job)) == job

@@ -70,7 +70,11 @@ async def test_an_argument_may_be_null_all_the_same(served: Served) -> None:
     ("tool", "given", "words"),
     [
         ("inspect_kernel", {"task": "softmax", "source": "x" * 300_000}, "…; it should have at most 200000 characters"),
-        ("inspect_kernel", {"source": "x", "check": "often"}, "check is 'often'; it should be a valid boolean"),
+        (
+            "inspect_kernel",
+            {"task": "softmax", "source": "x", "check": "often"},
+            "check is 'often'; it should be a valid boolean",
+        ),
         ("make_task", {"path": "x.py"}, "function is missing"),
     ],
 )

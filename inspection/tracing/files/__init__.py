@@ -1,1 +1,1 @@
-"""Triton kernels of a file that comes without a task: its own code is run for calls, and what is left is guessed."""
+"""Files with Triton kernels: what their text shows, how they are imported, and calls of their functions."""

@@ -1,4 +1,4 @@
-"""Values for the parameters of functions and kernels: from `--args`, from annotations, and from names.
+"""Values for the parameters of functions: as a request names them, from annotations, and from names.
 
 `x=float32[4096,4096], n=4096, causal=True, mode="mean", ids=int64[8]` names tensors by dtype and shape, all else as
 Python writes it.
@@ -71,40 +71,21 @@ _INDICES = re.compile(
     re.IGNORECASE,
 )
 _LENGTHS = re.compile(r"len|count|num", re.IGNORECASE)
-_MASKS = re.compile(r"(^|_)mask($|_)", re.IGNORECASE)
 _FLAGS = re.compile(
     r"^(is|has|have|use|do|enable|need|even|store|with|return|apply|fuse|add|save|inplace|causal|reverse|training|"
     r"accumulate|transposed?|keep|not|no|allow|compute|output|recompute)(_|$)|causal|_flag$|fused$",
     re.IGNORECASE,
 )
-_BLOCKS = re.compile(r"BLOCK|TILE|BLK|CHUNK|POW2|PADDED|^B[A-Z]$|^BS$|^XBLOCK|SPLIT", re.IGNORECASE)
-_DIMENSIONS = re.compile(r"HEAD_?DIM|D_?HEAD|DMODEL|^D$|^H?DIM$|_DIM$|^HD$", re.IGNORECASE)
-_TYPES = re.compile(r"DTYPE|_TYPE$|^TYPE$|^TY$", re.IGNORECASE)
 _STRIDES = re.compile(r"stride", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentGuess:
-    """One way to guess: the type of numbers, what flags say, how large blocks are, and the rank of tensors."""
+    """One way to guess: the type of numbers, and the rank of tensors."""
 
     dtype: str = "float32"
-    flag: bool = False
-    block: int = 0
     rank: int = 2
 
-
-KERNEL_ATTEMPTS = (
-    ArgumentGuess(),
-    ArgumentGuess("float16"),
-    ArgumentGuess(flag=True),
-    ArgumentGuess("float16", flag=True),
-    ArgumentGuess(block=16),
-    ArgumentGuess("float16", block=128),
-    ArgumentGuess("int32"),
-    ArgumentGuess("int64", flag=True),
-    ArgumentGuess("int8"),
-)
-"""Guesses, tried in turn until a kernel compiles."""
 
 CALL_ATTEMPTS = (
     ArgumentGuess(),
@@ -123,51 +104,19 @@ def is_index(name: str) -> bool:
     return _INDICES.search(name) is not None
 
 
-def pointer(name: str, attempt: ArgumentGuess, *, index: bool) -> str:
-    """Return the dtype that a kernel's pointer points to."""
-    if index or is_index(name):
-        return "int32" if attempt.dtype == "int32" else "int64"
-    return "bool" if _MASKS.search(name) and not attempt.flag else attempt.dtype
-
-
-def scalar(name: str, annotation: str, attempt: ArgumentGuess, size: int = 1024) -> Any:
-    """Return a number for a parameter that is no pointer."""
+def scalar(name: str, annotation: str, size: int) -> Any:
+    """Return a number for a parameter that is no tensor."""
     said = annotation.lower()
     if "bool" in said or ("int1" in said and "int16" not in said):
-        return attempt.flag
+        return False
     if "float" in said or "fp" in said or "bf16" in said:
         return 0.5
     if not said.startswith("int") and "tl.int" not in said and not _STRIDES.search(name):
         if _FLOATS.search(name):
             return 0.5
         if _FLAGS.search(name):
-            return attempt.flag
+            return False
     return 8 if re.search(r"head|group|expert|batch|^[bBhHzZ]$", name) else size
-
-
-def constant(name: str, attempt: ArgumentGuess, *, tiles: bool, blocks: int) -> Any:
-    """Return a value for a constexpr; a dtype comes as text that begins with "dtype:". `blocks` counts the sizes."""
-    upper = name.upper()
-    if _TYPES.search(upper):
-        return f"dtype:{'float16' if attempt.dtype == 'float16' else 'float32'}"
-    if "NUM_WARPS" in upper:
-        return 4
-    if "STAGE" in upper and "NUM" in upper:
-        return 2
-    if _FLAGS.search(name):
-        return attempt.flag
-    if re.search(r"ACTIVATION|^MODE$|_MODE$", upper):
-        return ""
-    if upper.startswith("GROUP"):
-        return attempt.block or 8
-    if _BLOCKS.search(upper):
-        usual = (32 if re.search(r"K$", upper) else 64) if tiles else 1024 if blocks == 1 else 64
-        return attempt.block or usual
-    if _DIMENSIONS.search(upper):
-        return 64
-    if _FLOATS.search(name) and "SIZE" not in upper:
-        return 0.5
-    return min(attempt.block or 64, 64)
 
 
 def side(largest: int) -> int:

@@ -98,8 +98,8 @@ class Guess:
 class Wrappers:
     """Guesses arguments of the functions and classes of a file."""
 
-    def __init__(self, module: Any, tree: ast.Module, text: FileText, given: Mapping[str, Any]) -> None:
-        self._module, self._text, self._given = module, text, given
+    def __init__(self, module: Any, tree: ast.Module, text: FileText) -> None:
+        self._module, self._text = module, text
         self._nodes = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
 
     def guess(self, name: str, attempt: ArgumentGuess) -> Guess | None:
@@ -136,7 +136,7 @@ class Wrappers:
     def _values(
         self, function: Any, node: ast.FunctionDef | None, attempt: ArgumentGuess, skip: int = 0
     ) -> dict[str, Any]:
-        """Return a value for each parameter but *args and **kwargs: given, guessed as a tensor, default, or guessed."""
+        """Return a value for each parameter but *args and **kwargs: guessed as a tensor, default, or guessed."""
         try:
             parameters = list(inspect.signature(function).parameters.values())[skip:]
         except (TypeError, ValueError):
@@ -147,10 +147,7 @@ class Wrappers:
         largest = max((t for t in tensors.values()), default=attempt.rank)
         found: dict[str, Any] = {}
         for p in wanted:
-            if p.name in self._given:
-                value = self._given[p.name]
-                found[p.name] = arguments.make(value, p.name) if isinstance(value, Tensor) else value
-            elif p.name in tensors:
+            if p.name in tensors:
                 index = uses[p.name].index or arguments.is_index(p.name)
                 dtype = "int64" if index else attempt.dtype
                 found[p.name] = arguments.make(Tensor(dtype, (arguments.side(largest),) * tensors[p.name]), p.name)
@@ -265,7 +262,7 @@ def _plain(parameter: inspect.Parameter, attempt: ArgumentGuess, size: int) -> A
         return (1, 1)
     if parameter.name in ("shape", "size"):
         return (size, size)
-    return arguments.scalar(parameter.name, said, attempt, size)
+    return arguments.scalar(parameter.name, said, size)
 
 
 def _apply(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 _JIT = re.compile(r"\bjit\b")
 _POINTER = re.compile(r"(^|_)(ptr|ptrs|pointer)($|_|\d)|Ptr$|_ptr", re.IGNORECASE)
 _ACCESSES = ("load", "store", "make_block_ptr", "make_tensor_descriptor")
-_CALLS_OF_TILES = ("dot", "dot_scaled")
 _ADDED = (ast.Add, ast.Sub)
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -21,7 +20,6 @@ class Parameter:
     """A parameter of a kernel; `default` says that there is one."""
 
     name: str
-    annotation: str = ""
     constexpr: bool = False
     default: bool = False
 
@@ -31,11 +29,9 @@ class KernelText:
     """A jitted function as its text has it, with the parameters that are pointers, and those read for addresses."""
 
     name: str
-    line: int
     parameters: tuple[Parameter, ...]
     pointers: frozenset[str] = frozenset()
     indices: frozenset[str] = frozenset()
-    tiles: bool = False
     returns: bool = False
 
 
@@ -98,22 +94,18 @@ def _kernel(node: FunctionNode, functions: Mapping[str, FunctionNode], known: di
     parameters = tuple(
         Parameter(
             a.arg,
-            text := ast.unparse(a.annotation) if a.annotation else "",
-            "constexpr" in text,
+            a.annotation is not None and "constexpr" in ast.unparse(a.annotation),
             i >= defaults and a not in node.args.kwonlyargs,
         )
         for i, a in enumerate(arguments)
     )
     flow = _Flow(node, functions, known)
     pointers = flow.pointers()
-    attributes = {c.func.attr for c in ast.walk(node) if isinstance(c, ast.Call) and isinstance(c.func, ast.Attribute)}
     return KernelText(
         node.name,
-        node.lineno,
         parameters,
         pointers,
         flow.indices(pointers),
-        bool(attributes & set(_CALLS_OF_TILES)),
         any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(node)),
     )
 

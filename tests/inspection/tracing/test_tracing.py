@@ -19,7 +19,6 @@ from traced_modules import (
     REFUSED,
     ROWS,
     TUNED,
-    WITH_GRADIENT,
 )
 
 from forewarp.core.errors import TaskError, UsageError
@@ -161,18 +160,6 @@ def test_a_grid_of_no_block_costs_no_fact(executor: LocalExecutor) -> None:
     assert evidence is not None
     assert any("its grid is 0×1×1 in the trace" in p for p in evidence.problems)
     assert (evidence.facts["launches"], evidence.facts["blocks"]) == (2, 64)
-
-
-@pytest.mark.slow
-def test_the_gradient_is_traced_on_request_and_where_it_is_custom(executor: LocalExecutor) -> None:
-    module = Candidate(WITH_GRADIENT, "python")
-    found = executor.trace(task(), module, backward=None).workloads["only"]
-    assert [(e.kernel, e.grid) for e in found.launches] == [("scale", (64, 1, 1))]
-    assert [(e.kernel, e.grid) for e in found.backward] == [("scale", (32, 1, 1))]
-    assert executor.trace(task(), module).workloads["only"].backward == ()
-    library = Candidate(LIBRARY, "python")
-    assert executor.trace(task(), library, backward=None).workloads["only"].backward_calls == ()
-    assert executor.trace(task(), library, backward=True).workloads["only"].backward_calls
 
 
 @pytest.mark.slow

@@ -141,25 +141,6 @@ class ModelNew(nn.Module):
         return y
 """
 
-WITH_GRADIENT = f"""{_HEAD}{_SCALE}
-class Scaled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        y = torch.empty_like(x)
-        scale[(64,)](x, y, x.numel(), BLOCK=1024)
-        return y
-
-    @staticmethod
-    def backward(ctx, dy):
-        dx = torch.empty_like(dy)
-        scale[(32,)](dy, dx, dy.numel(), BLOCK=2048)
-        return dx
-
-class ModelNew(nn.Module):
-    def forward(self, a, b):
-        return Scaled.apply(a)
-"""
-
 CUDA = r"""
 #include <torch/extension.h>
 #include <ATen/cuda/CUDAContext.h>

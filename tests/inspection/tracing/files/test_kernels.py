@@ -77,7 +77,6 @@ def test_parameters() -> None:
         ("eps", False, True),
         ("BLOCK", True, True),
     ]
-    assert (kernel("product").tiles, kernel("gather").tiles) == (True, False)
 
 
 def test_callers_come_outermost_first() -> None:
