@@ -10,10 +10,11 @@ Figures, each a geometric mean or a median over spaces: `share.0`, the best time
 fastest; `share.8`, over the best of the first eight; `needed`, how many of them until one is within 5 % of the best.
 Configurations that do not compile or do not fit are passed over, as tuning passes over them. `two_stages` forecasts
 without compiling, and again the best `COMPILED` of them with the compiler's facts. `…_fed_back` measures `FIRST`, and
-goes on by forecasts that these have corrected (`tuning/feedback.py`); `gain` says what that adds to `share.8`. The
-rates of physics were last chosen on every second kernel by name, and `not_chosen_on` is of the others alone. Beside
-them stand physics alone (a roofline with waves), random order (its expectation) and the author's order; and searches
-and rules of others (`configuration_baselines.py`), whose figures are left as they are.
+goes on by forecasts that these have corrected (`tuning/feedback.py`); `gain` says what that adds to `share.8`. Most
+rates of physics were chosen on every second kernel by name, and `not_chosen_on` is of the others alone; two were chosen
+on all of the older ones. `unseen` judges trees that were fitted to these on the kernels that were recorded last, which
+no choice had seen. Beside them stand physics alone (a roofline with waves), random order (its expectation) and the
+author's order; and searches and rules of others (`configuration_baselines.py`), whose figures are left as they are.
 """
 
 from __future__ import annotations
@@ -58,6 +59,12 @@ NEAR, FLOOR = 0.5, 0.1
 SHARES = (0.25, 0.5, 0.75, 1.0)
 """Shares of the trees' correction that are tried on kernels left out."""
 COMPILED, FOLDS = 24, 9
+UNSEEN = (
+    *("attention_window", "attention_backward_dq", "attention_latent_decode", "attention_bias", "gemm_glu"),
+    *("gemm_fp8_blocks", "gemm_block_sparse", "chunk_output", "recurrence", "lora_shrink", "conv2d_depthwise"),
+    "selective_scan",
+)
+"""Kernels that were recorded after all rules and rates had been chosen."""
 FIRST = 4
 OTHERS = ("searches", "published")
 """Keys that `configuration_baselines.py` writes."""
@@ -171,7 +178,7 @@ def write_learned(spaces: Sequence[Measured], shares: Mapping[bool, float]) -> N
     arrays: dict[str, Any] = {"said": np.frombuffer(json.dumps(said).encode(), np.uint8)}
     for compiled, name in forecasts.SETS.items():
         trees = fitted(spaces, compiled)
-        arrays |= replace(trees, scale=trees.scale * shares[compiled]).arrays(name)
+        arrays |= scaled(trees, shares[compiled]).arrays(name)
     with forecasts.LEARNED.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
@@ -181,21 +188,15 @@ def judge(spaces: Sequence[Measured], out: Path) -> dict[bool, float]:
 
     Returns the share of the trees' correction that is best for all kernels, without and with the compiler's facts.
     """
-    names = ("uncompiled", "compiled", "two_stages", "physics", "listed", "uncompiled_fed_back", "two_stages_fed_back")
-    orders: dict[str, list[list[int]]] = {name: [] for name in names}
+    orders: dict[str, list[list[int]]] = {}
     trained, shares = tempered(spaces, left_out(spaces))
     h200 = [s for s in spaces if s.card == "h200"]
     without, _ = tempered(h200, left_out(h200, [s.kernel for s in spaces]))
     elsewhere: dict[str, list[list[int]]] = {"uncompiled": [], "compiled": [], "two_stages": []}
     rows: list[dict[str, Any]] = []
     for s in spaces:
-        trees = trained[s.kernel, False], trained[s.kernel, True]
-        for name, order in zip(names, ordered(s, *trees), strict=False):
-            orders[name].append(order)
-        for name, order in zip(names[-2:], fed_back(s, *trees), strict=True):
-            orders[name].append(order)
-        orders["physics"].append(physics.fastest_first(s.times(False).seconds))
-        orders["listed"].append(list(range(len(s.us))))
+        for name, order in every_order(s, trained[s.kernel, False], trained[s.kernel, True]).items():
+            orders.setdefault(name, []).append(order)
         if s.card == "h100":
             for name, order in zip(
                 elsewhere, ordered(s, without[s.kernel, False], without[s.kernel, True]), strict=True
@@ -223,6 +224,7 @@ def judge(spaces: Sequence[Measured], out: Path) -> dict[bool, float]:
             name: figures(*chosen(spaces, found, lambda s: s.kernel.startswith("gemm_bf16")))
             for name, found in orders.items()
         },
+        "unseen": unseen(spaces),
         "share_of_trees": {forecasts.SETS[compiled]: share for compiled, share in shares.items()},
         "rank_1000_s": rank_seconds(spaces),
         "rows": rows,
@@ -230,6 +232,44 @@ def judge(spaces: Sequence[Measured], out: Path) -> dict[bool, float]:
     before = json.loads(out.read_text()) if out.exists() else {}
     write(out, result | {name: before[name] for name in OTHERS if name in before})
     return shares
+
+
+def every_order(s: Measured, cold: Trees, warm: Trees) -> dict[str, list[int]]:
+    """Return the orders of a space's configurations by name, the searches and rules of others left out."""
+    names = ("uncompiled", "compiled", "two_stages")
+    fed = zip(("uncompiled_fed_back", "two_stages_fed_back"), fed_back(s, cold, warm), strict=True)
+    plain = {"physics": physics.fastest_first(s.times(False).seconds), "listed": list(range(len(s.us)))}
+    return dict(zip(names, ordered(s, cold, warm), strict=True)) | plain | dict(fed)
+
+
+def unseen(spaces: Sequence[Measured]) -> dict[str, Any]:
+    """Return the figures of the kernels that were recorded last, by what was fitted to all others."""
+    known, new = ([s for s in spaces if (s.kernel in UNSEEN) == last] for last in (False, True))
+    if not new:
+        return {}
+    _, shares = tempered(known, left_out(known))
+    cold, warm = (scaled(fitted(known, compiled), shares[compiled]) for compiled in (False, True))
+    orders: dict[str, list[list[int]]] = {}
+    for s in new:
+        for name, order in every_order(s, cold, warm).items():
+            orders.setdefault(name, []).append(order)
+    return {
+        "kernels": len({s.kernel for s in new}),
+        "spaces": len(new),
+        "configurations": sum(len(s.us) for s in new),
+        **{name: figures(new, found) for name, found in orders.items()},
+        "random": averaged([at_random(s) for s in new]),
+        "attention": {
+            name: figures(*chosen(new, found, lambda s: s.kernel.startswith("attention")))
+            for name, found in orders.items()
+        },
+        "rows": [
+            {"kernel": s.kernel, "call": json.loads(s.call), "configurations": len(s.us)}
+            | {name: figures([s], [found[place]]) for name, found in orders.items()}
+            | {"random": at_random(s)}
+            for place, s in enumerate(new)
+        ],
+    }
 
 
 def tempered(
@@ -250,21 +290,26 @@ def tempered(
             orders = [physics.fastest_first(corrected(s, times, trees, share)) for share in SHARES]
             each = [figures([s], [order])["share"] for order in orders]
             scores.setdefault(s.kernel, []).append(np.log([f["0"] * f["8"] for f in each]))
-
-        def share(among: Sequence[str], scores: Mapping[str, list[Array]] = scores) -> float:
-            return SHARES[int(np.argmax(sum(sum(scores[name]) for name in among if name in scores)))]
-
-        best[compiled] = share(names)
+        best[compiled] = best_share(scores, names)
         for name in names:
-            own = share([other for other in names if fold[other] != fold[name]])
-            trees = trained[name, compiled]
-            found[name, compiled] = replace(trees, scale=trees.scale * own)
+            own = best_share(scores, [other for other in names if fold[other] != fold[name]])
+            found[name, compiled] = scaled(trained[name, compiled], own)
     return found, best
+
+
+def best_share(scores: Mapping[str, Sequence[Array]], among: Sequence[str]) -> float:
+    """Return the share that orders some kernels best; of each kernel, `scores` hold one for each share and space."""
+    return SHARES[int(np.argmax(sum(sum(scores[name]) for name in among if name in scores)))]
+
+
+def scaled(trees: Trees, share: float) -> Trees:
+    """Return trees of which a share counts."""
+    return replace(trees, scale=trees.scale * share)
 
 
 def corrected(s: Measured, times: Times, trees: Trees, share: float) -> Array:
     """Return the seconds of a space's configurations with a share of the trees' correction."""
-    return forecasts.corrected(s.counted, times, s.target, replace(trees, scale=trees.scale * share)).seconds
+    return forecasts.corrected(s.counted, times, s.target, scaled(trees, share)).seconds
 
 
 def left_out(spaces: Sequence[Measured], kernels: Sequence[str] = ()) -> dict[tuple[str, bool], Trees]:

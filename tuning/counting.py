@@ -21,12 +21,17 @@ from forewarp.tuning.space import Space, TensorArgument
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
-SAMPLED = (0.125, 0.375, 0.625, 0.875)
-"""Programs that are looked at, as shares of the grid: what a program does may depend on its place."""
+SAMPLED = ((0.125, 0.625, 0.375), (0.375, 0.125, 0.875), (0.625, 0.875, 0.125), (0.875, 0.375, 0.625))
+"""Programs that are looked at, as shares of the grid's axes: what a program does may depend on its place.
+
+Shares of the whole grid in its order would mostly be the first of an axis, whose length divides them.
+"""
 SECTOR = 32
 """Bytes that a load moves at least."""
 WARP, NEIGHBOURS = 32, 4
 """Threads of a warp, and neighbouring elements that each of them has."""
+ROWS, COLUMNS = 16, 8
+"""Rows and columns of a product that a warp has at least."""
 UNKNOWN_TRIPS = 1024
 """Elements that a loop of unknown length is taken to walk over."""
 _DEPTH = 8
@@ -139,7 +144,7 @@ def count(space: Space) -> ProgramWork:
     grids = np.array([[*g, 1, 1, 1][:3] for g in space.grids], dtype=np.float64).repeat(repeat, 0)
     names["num_warps"] = _column([c.warps for c in configurations], repeat)
     names["num_stages"] = _column([c.stages for c in configurations], repeat)
-    walker = _Walker(space, names, grids, np.tile(np.array(SAMPLED), len(configurations)))
+    walker = _Walker(space, names, grids, np.tile(np.array(SAMPLED), (len(configurations), 1)))
     try:
         walker.run()
     except (SyntaxError, RecursionError, ValueError) as e:
@@ -185,6 +190,21 @@ class _Scope:
     loads: list[Tile] = field(default_factory=list[Tile])
     results: list[tuple[Numbers, ...]] = field(default_factory=list[tuple["Numbers", ...]])
     products: list[tuple[Numbers, ...]] = field(default_factory=list[tuple["Numbers", ...]])
+    amounts: list[_Amount] = field(default_factory=list["_Amount"])
+    chained: list[tuple[Numbers, ...]] = field(default_factory=list[tuple["Numbers", ...]])
+    """Shapes of the products that are multiplied further."""
+    computed: bool = False
+    """Whether an operand of a product was computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Amount:
+    """What was added to some amounts for a tile of a shape."""
+
+    kind: dict[str, Numbers]
+    name: str
+    shape: tuple[Numbers, ...]
+    amount: Numbers
 
 
 class _Walker:
@@ -205,6 +225,7 @@ class _Walker:
     def run(self) -> None:
         """Walk through the kernel."""
         self._enter(_parsed(self._space.source), self._globals)
+        self._repeat(self._scope)
         self.work.most("held", self._held(self._scope))
 
     # Statements
@@ -263,6 +284,10 @@ class _Walker:
         self._loops += 1
         self._scope = scope = _Scope(self._loops)
         self._body(body)
+        self._repeat(scope)
+        for tile in scope.loads if scope.computed else ():  # what an operand is computed from is loaded ahead, too
+            if tile.loaded not in self._operands and len(tile.shape) > 1:
+                self.work.add(self.work.amounts, "staged", tile.elements * tile.item)
         self._scope = outer
         self._weight = before
         for name, amount in shared.items():  # one loop's shared memory is free for the next
@@ -281,6 +306,20 @@ class _Walker:
         ]
         self.work.most("carried", _bytes(carried))
         self.work.most("held", self._held(scope, carried))
+
+    def _repeat(self, scope: _Scope) -> None:
+        """Count what several warps do alike: of a product that is multiplied further, a row is in one warp alone.
+
+        So warps beyond its rows, or its columns where these are more, do again what others do.
+        """
+        warps = np.asarray(self._globals["num_warps"])
+        for shape in scope.chained:
+            rows, columns = shape[-2:]
+            along = np.where((rows >= columns) | ((rows >= 64) & (warps >= 4)), rows / ROWS, columns / COLUMNS)
+            again = np.maximum(warps / np.maximum(along, 1.0), 1.0) - 1.0
+            for done in scope.amounts:
+                if _same(done.shape, shape):
+                    self.work.add(done.kind, done.name, done.amount * again)
 
     def _held(self, scope: _Scope, carried: Sequence[Tile] = ()) -> Numbers:
         """Return the registers that tiles take in a scope, those of all threads together.
@@ -400,8 +439,14 @@ class _Walker:
         """Add an amount, as often as what is walked through happens."""
         self.work.add(self.work.amounts, name, self._weight * amount)
 
+    def _of_shape(self, kind: dict[str, Numbers], name: str, shape: tuple[Numbers, ...], amount: Any) -> None:
+        """Add an amount for a tile of a shape, which may be done more than once."""
+        done = _Amount(kind, name, shape, self._weight * amount)
+        self.work.add(kind, name, done.amount)
+        self._scope.amounts.append(done)
+
     def _elementwise(self, tile: Tile, *, special: bool = False) -> None:
-        self._count("special" if special else "elementwise", tile.elements)
+        self._of_shape(self.work.amounts, "special" if special else "elementwise", tile.shape, tile.elements)
         self.work.most("tile", tile.elements)
         self._scope.results.append(tile.shape)
 
@@ -524,7 +569,7 @@ class _Walker:
             wanted = args[1] if len(args) > 1 else named.get("dtype")
             changed = isinstance(wanted, str) and wanted in _DTYPES
             if changed and tile.shape and tile.dtype != wanted:
-                self._count("converted", tile.elements)
+                self._of_shape(self.work.amounts, "converted", tile.shape, tile.elements)
             return replace(tile, dtype=cast("str", wanted)) if changed else tile
         if name in ("trans", "permute"):
             return _transposed(tile, _order(args[1:] or [named.get("dims")]))
@@ -550,12 +595,8 @@ class _Walker:
         return None
 
     def _program(self, axis: int) -> Numbers:
-        """Return the program's place along an axis: places are shares of the whole grid, its first axis fastest."""
-        x, y, z = (self._grids[:, i] for i in range(3))
-        place = np.floor(self._places * x * y * z)
-        if axis == 0:
-            return place % x
-        return np.floor(place / x) % y if axis == 1 else np.floor(place / (x * y)) % z
+        """Return the program's place along an axis."""
+        return np.floor(self._places[:, axis] * self._grids[:, axis])
 
     def _filled(self, name: str, args: list[Any], named: dict[str, Any]) -> Any:
         first = args[0] if args else named.get("shape")
@@ -620,13 +661,17 @@ class _Walker:
         batch = math.prod(a.shape[:-2], start=ONE)
         flops = 2.0 * batch * m * n * k
         kind = a.dtype if a.item <= b.item or not a.dtype.startswith(_FLOATS) else b.dtype
-        self.work.add(self.work.dots, _unit(kind), self._weight * flops)
+        shape = (*a.shape[:-2], m, n)
+        if not a.loaded and any(_same(a.shape, product) for product in self._scope.products):
+            self._scope.chained += [] if any(_same(a.shape, s) for s in self._scope.chained) else [a.shape]
+        self._of_shape(self.work.dots, _unit(kind), shape, flops)
         self._count("dot_count")
         for label, size in (("dot_m", m), ("dot_n", n), ("dot_k", k)):
             self.work.most(label, size)
         self.work.most("tile", batch * m * n)
-        self._scope.results.append((*a.shape[:-2], m, n))
-        self._scope.products.append((*a.shape[:-2], m, n))
+        self._scope.results.append(shape)
+        self._scope.products.append(shape)
+        self._scope.computed |= not (a.loaded and b.loaded)
         for tile in (a, b):
             if tile.loaded not in self._operands and (tile.loaded or tile is b):  # else it is a tile of registers
                 self._operands.add(tile.loaded)
@@ -634,10 +679,10 @@ class _Walker:
                 self.work.add(self.work.amounts, held, tile.elements * tile.item)
         accumulator = named.get("acc", args[2] if len(args) > 2 and isinstance(args[2], Tile) else None)
         dtype = accumulator.dtype if isinstance(accumulator, Tile) else "int32" if kind.startswith("int") else "float32"
-        return Tile((*a.shape[:-2], m, n), dtype)
+        return Tile(shape, dtype)
 
     def _reduced(self, name: str, first: Tile, args: list[Any], named: dict[str, Any]) -> Any:
-        self._count("reduced", first.elements)
+        self._of_shape(self.work.amounts, "reduced", first.shape, first.elements)
         self.work.most("tile", first.elements)
         axis = args[1] if len(args) > 1 else named.get("axis")
         drop = int(_scalar(axis, 0.0)) % len(first.shape) if _is_number(axis) and first.shape else None

@@ -48,19 +48,18 @@ BLOCK_S = 0.5e-6
 BARRIER_S = 0.06e-6
 BARRIER_WARPS = 0.15
 DOT_S = 0.1e-6
-NORM = 3.0
-ALONE = 2.0
+NORM, MOST_ORDER = 3.0, 4.0
 SPILL = 2.0
 BASE_REGISTERS = 28.0
 POINTER_REGISTERS = 2.0
 ATOMIC = 0.25
 RUN = 0.3
-WARPS, DOT_WARPS = 16.0, 8.0
+WARPS, DOT_WARPS = 16.0, 10.0
 """Rates set by hand, `TENSOR` to `DOT_WARPS`: seconds, shares of peak rates, and exponents.
 
 `TENSOR`, `ALU` and `CACHE` are over the card's; `SPILL` and `ATOMIC` over its memory's. `WARPS` keep a multiprocessor's
-arithmetic busy, `DOT_WARPS` beside products. `ALONE` is the norm where one block of products has it to itself, so that
-nothing else runs while it waits.
+arithmetic busy, `DOT_WARPS` beside products. Where there are products, the norm's order grows with the blocks that a
+multiprocessor holds, up to `MOST_ORDER`: one alone waits while nothing else runs.
 """
 
 
@@ -209,14 +208,14 @@ def times(a: LaunchTotals, target: Target, facts: CompilerFacts | None = None) -
     """Return the time that counted amounts take on a card.
 
     Each resource gets the time that it needs at its rate and at the share of the card that works; the whole is their
-    norm of an order, `NORM` or `ALONE`, between their sum and the largest.
+    norm of an order between their sum and the largest.
     """
     processors = float(target.processors or 1)
     bandwidth, tensor_rate = float(target.memory_bandwidth or 1e12), float(target.tensor_flops or 1e14)
     vector_rate, available = float(target.fp32_flops or 2e13) / 2, float(target.shared_bytes or 101376)
     threads = 32 * a.warps
     multiplies, in_groups = a.tensor_flops > 0, (a.dot_m >= 64) & (a.warps >= 4)
-    cap = np.minimum(a.register_cap, MOST_REGISTERS)
+    cap = np.minimum(np.minimum(a.register_cap, MOST_REGISTERS), REGISTERS / threads)
     if facts is None:
         registers = BASE_REGISTERS + (a.held + POINTER_REGISTERS * a.staged_bytes / 16) / threads
         spills = np.maximum(0.0, registers - cap)
@@ -255,7 +254,7 @@ def times(a: LaunchTotals, target: Target, facts: CompilerFacts | None = None) -
         "waiting": rounds * (BLOCK_S + a.iterations * LATENCY_S / pipelined + a.barriers * barrier + a.dots * DOT_S),
         "spilling": spills * 8 * threads * a.programs * np.maximum(1.0, a.iterations) / (bandwidth * SPILL),
     }
-    order = np.where(multiplies & (resident < 2), ALONE, NORM)
+    order = np.where(multiplies, np.minimum(1 + resident, MOST_ORDER), NORM)
     seconds = sum((v**order for v in parts.values()), np.zeros(len(a.programs))) ** (1 / order)
     seconds = seconds + a.atomic_bytes / (bandwidth * ATOMIC) + LAUNCH_S
     fits = shared <= available
