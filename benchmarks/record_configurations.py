@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-PARTIAL = ("attention_decode", "attention_latent_decode", "attention_paged", "recurrence")
+PARTIAL = ("attention_decode", "attention_decode_fp8", "attention_latent_decode", "attention_paged", "recurrence")
 """Kernels that write parts whose number depends on the configuration: the whole call's result is compared."""
 HOME = Path(__file__).parents[1] / "pool" / "configurations"
 
