@@ -28,10 +28,14 @@ Shares of the whole grid in its order would mostly be the first of an axis, whos
 """
 SECTOR = 32
 """Bytes that a load moves at least."""
+LINE = 128
+"""Bytes next to one another beyond which more make a load no faster."""
 WARP, NEIGHBOURS = 32, 4
 """Threads of a warp, and neighbouring elements that each of them has."""
 ROWS, COLUMNS = 16, 8
 """Rows and columns of a product that a warp has at least."""
+UNROLLED = 16
+"""Trips of a `static_range` that are walked through one by one."""
 UNKNOWN_TRIPS = 1024
 """Elements that a loop of unknown length is taken to walk over."""
 _DEPTH = 8
@@ -80,6 +84,7 @@ class Tile:
     steps: tuple[Numbers | None, ...] = ()
     loaded: int = 0  # number of the load that it comes from; 0 where it was computed
     loop: int = 0  # number of the loop in which it was loaded; 0 outside of any
+    product: bool = False  # whether it is a product as it comes, which a sum may take in place
 
     @property
     def elements(self) -> Numbers:
@@ -190,6 +195,8 @@ class _Scope:
     loads: list[Tile] = field(default_factory=list[Tile])
     results: list[tuple[Numbers, ...]] = field(default_factory=list[tuple["Numbers", ...]])
     products: list[tuple[Numbers, ...]] = field(default_factory=list[tuple["Numbers", ...]])
+    apart: list[tuple[Numbers, ...]] = field(default_factory=list[tuple["Numbers", ...]])
+    """Shapes of the products that no sum takes in place."""
     amounts: list[_Amount] = field(default_factory=list["_Amount"])
     chained: list[tuple[Numbers, ...]] = field(default_factory=list[tuple["Numbers", ...]])
     """Shapes of the products that are multiplied further."""
@@ -271,6 +278,11 @@ class _Walker:
             self.work.unknown += 1
             trips = np.ceil(UNKNOWN_TRIPS / np.maximum(1.0, step)) if bounds and _is_number(step) else 1.0
         self._bind(s.target, low if _is_number(low) else 0.0)
+        if _is_unrolled(s.iter) and np.ndim(trips) == 0 and 0 < trips <= UNROLLED and _is_number(low):
+            for trip in range(int(trips)):
+                self._bind(s.target, low + trip * step)
+                self._body(s.body)
+            return
         before = self._weight
         self._weight = before * np.minimum(1.0, trips)
         self._inside(s.body, np.maximum(1.0, trips))
@@ -333,7 +345,7 @@ class _Walker:
         def apart(shapes: Sequence[tuple[Numbers, ...]]) -> list[Numbers]:
             return [math.prod(s, start=ONE) for s in shapes if not any(_same(s, own) for own in sums)]
 
-        products = sum(apart(scope.products), ZERO)
+        products = sum((math.prod(s, start=ONE) for s in scope.apart), ZERO)
         return _bytes(carried) / 4 + np.max(np.broadcast_arrays(waiting, products, *apart(scope.results)), axis=0)
 
     def _branch(self, s: ast.If) -> None:
@@ -425,6 +437,8 @@ class _Walker:
             return None
         left, right = _as_tile(a), _as_tile(b)
         shape = _broadcast(left.shape, right.shape)
+        if isinstance(op, ast.Add) and (left.product or right.product):
+            self._in_place(shape)
         pointer = left.pointer or right.pointer
         dtype = left.dtype if left.pointer else right.dtype if right.pointer else _wider(left, right, a, b)
         steps = _steps(op, left, right, a, b, len(shape))
@@ -434,6 +448,12 @@ class _Walker:
         elif shape:
             self._count("integer", result.elements)
         return result
+
+    def _in_place(self, shape: tuple[Numbers, ...]) -> None:
+        """Take back that a product of a shape is held apart: a sum takes it in place."""
+        place = next((i for i, own in enumerate(self._scope.apart) if _same(own, shape)), None)
+        if place is not None:
+            del self._scope.apart[place]
 
     def _count(self, name: str, amount: Any = 1.0) -> None:
         """Add an amount, as often as what is walked through happens."""
@@ -486,6 +506,8 @@ class _Walker:
         if not isinstance(value, Tile):
             return value
         entries = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if value.loaded and len(value.shape) < len(entries):  # it gets the layout of what it is spread over
+            self._count("barriers", np.asarray(self._globals["num_warps"]) > 1)
         axes = zip_longest(value.shape, value.steps)
         found = [next(axes, None) if isinstance(entry, ast.Slice) else (ONE, ZERO) for entry in entries]
         kept = [pair for pair in found if pair is not None]
@@ -628,8 +650,7 @@ class _Walker:
             whole = np.ceil(np.maximum(run, tile.item) / SECTOR) * SECTOR / np.maximum(run, tile.item)
             sector = "stored_sectors" if name == "store" else "sectors"
             self.work.add(self.work.amounts, sector, weighted * whole)
-            narrowest = self.work.amounts.get("narrowest_run", np.full(self.work.count, np.inf))
-            self.work.amounts["narrowest_run"] = np.minimum(narrowest, run)
+            self.work.add(self.work.amounts, "runs", weighted * whole * np.minimum(run, LINE))
         self.work.most("tile", tile.elements)
         if name == "store":
             return None
@@ -678,8 +699,9 @@ class _Walker:
                 held = "staged" if tile.loaded and tile.loop == self._scope.loop else "kept"
                 self.work.add(self.work.amounts, held, tile.elements * tile.item)
         accumulator = named.get("acc", args[2] if len(args) > 2 and isinstance(args[2], Tile) else None)
+        self._scope.apart += [] if isinstance(accumulator, Tile) else [shape]
         dtype = accumulator.dtype if isinstance(accumulator, Tile) else "int32" if kind.startswith("int") else "float32"
-        return Tile(shape, dtype)
+        return Tile(shape, dtype, product=not isinstance(accumulator, Tile))
 
     def _reduced(self, name: str, first: Tile, args: list[Any], named: dict[str, Any]) -> Any:
         self._of_shape(self.work.amounts, "reduced", first.shape, first.elements)
@@ -697,14 +719,16 @@ class _Walker:
     def _exchange(self, shape: Sequence[Numbers], axis: int | None) -> None:
         """Count what warps exchange because each holds a part of what is reduced along an axis, or along all.
 
-        A warp's threads lie along the last axis first, with `NEIGHBOURS` elements each, then along those before; warps
-        follow them.
+        A warp's threads lie along the last axis first, with `NEIGHBOURS` elements each where such a tile is loaded or a
+        product, then along those before; warps follow them.
         """
+        known = (*self._scope.products, *(tile.shape for tile in self._scope.loads))
+        neighbours = NEIGHBOURS if len(shape) < 2 or any(_same(tuple(shape), own) for own in known) else 1
         threads: Numbers = np.full(self.work.count, float(WARP))
         warps_left = threads * 0 + self._globals["num_warps"]
         sharing = sums = np.ones(self.work.count)
         for place in reversed(range(len(shape))):
-            size = shape[place] / (NEIGHBOURS if place == len(shape) - 1 else 1)
+            size = shape[place] / (neighbours if place == len(shape) - 1 else 1)
             along = np.clip(size, 1.0, threads)
             warps = np.clip(size / along, 1.0, warps_left)
             threads, warps_left = threads / along, warps_left / warps
@@ -745,6 +769,11 @@ def _is_module(node: ast.expr) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and node.id in _MODULES
+
+
+def _is_unrolled(node: ast.expr) -> bool:
+    func = node.func if isinstance(node, ast.Call) else None
+    return isinstance(func, ast.Attribute) and func.attr == "static_range"
 
 
 def _scalar(value: Any, default: Any) -> float:

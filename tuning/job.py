@@ -33,6 +33,7 @@ from forewarp.inspection.tracing.recorder import Recorder
 from forewarp.tuning.catching import Enough, TunedLaunch, catching, key_of, space_of, tuners_of
 from forewarp.tuning.jobs import (
     CALLS,
+    MISSING,
     CompileShareJob,
     DevicelessJob,
     FileJob,
@@ -107,7 +108,7 @@ def _observe(job: ObserveCallsJob) -> dict[str, Any]:
             for call, launches in file.launches(job.calls):
                 found += [_observed(call, one, more=job.space) for one in launches]
         except NoCall as e:
-            return {"status": "failed", "log": str(e), "hint": CALLS}
+            return {"status": "failed", "log": str(e), "hint": MISSING if "ModuleNotFoundError" in str(e) else CALLS}
     return {"status": "ok", "log": "", "observed": found, "tuners": file.tuners, "problems": file.problems()}
 
 

@@ -15,6 +15,7 @@ from forewarp.tuning.space import ArgumentValue, Space
 
 TRITON_CACHE = "cache/triton"
 """Folder of a compiling child's kernels, within its own."""
+MISSING = "install what the file imports, or pass --python PATH, a Python that has it"
 CALLS = "name a call: run, 'run(4096, 4096)' or 'matmul(float16[4096, 4096], float16[4096, 4096])'"
 """Advice where a call is missing or cannot be read."""
 

@@ -49,7 +49,7 @@ BARRIER_S = 0.06e-6
 BARRIER_WARPS = 0.15
 DOT_S = 0.1e-6
 NORM, MOST_ORDER = 3.0, 4.0
-SPILL = 2.0
+SPILL = 0.5
 BASE_REGISTERS = 28.0
 POINTER_REGISTERS = 2.0
 ATOMIC = 0.25
@@ -102,7 +102,7 @@ class LaunchTotals:
     held_bytes: Numbers
     tile: Numbers
     held: Numbers
-    narrowest_run: Numbers
+    run: Numbers
     imbalance: Numbers
 
 
@@ -188,7 +188,7 @@ def amounts(space: Space) -> LaunchTotals:
         held_bytes=amount("carried"),
         tile=amount("tile"),
         held=amount("held"),
-        narrowest_run=np.minimum(amount("narrowest_run"), 1e6),
+        run=mean(work.get("runs")) / np.maximum(mean(work.get("sectors")) + mean(work.get("stored_sectors")), 1e-9),
         imbalance=spread(sum(work.loads.values(), np.zeros(work.count))),
     )
 
@@ -244,7 +244,7 @@ def times(a: LaunchTotals, target: Target, facts: CompilerFacts | None = None) -
     operations = operations + EXCHANGED * a.exchanged
     per_iteration = np.where(a.iterations > 0.5, np.maximum(a.iteration_bytes, 1.0), a.moved_bytes / a.programs)
     flight = np.clip(resident * per_iteration * pipelined / FLIGHT_BYTES, 0.02, 1.0)
-    contiguous = np.minimum(1.0, np.minimum(a.narrowest_run, 128.0) / 128 + 1e-3) ** RUN
+    contiguous = np.minimum(1.0, a.run / counting.LINE + 1e-3) ** RUN
     barrier = BARRIER_S * (1 + BARRIER_WARPS * a.warps)
     parts = {
         "tensor": a.tensor_flops / tensor_rate / TENSOR / np.maximum(shape, 1e-3) * uneven,

@@ -29,6 +29,7 @@ from forewarp.inspection.tracing.values import SourceFile
 from forewarp.tuning import feedback, forecasts, physics
 from forewarp.tuning.jobs import (
     CALLS,
+    MISSING,
     TRITON_CACHE,
     CompileShareJob,
     DevicelessJob,
@@ -350,7 +351,7 @@ def _nothing_launched(calls: Sequence[str], tuners: Mapping[str, int], problems:
     elif tuners and max(tuners.values()) < 2:
         what, hint = f"there is nothing to choose for {', '.join(tuners)}", f"list several configurations: {listing}"
     if any("ModuleNotFoundError" in p for p in problems):
-        hint = "install what the file imports, or pass --python PATH, a Python that has it"
+        hint = MISSING
     said = "".join(f"\n- {p}" for p in problems[:MOST_PROBLEMS])
     return CandidateError(what + said, hint=hint or f"have the file call them itself, or {CALLS}")
 
