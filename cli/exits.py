@@ -23,6 +23,7 @@ _BY_CODE = {
     "candidate": USAGE,
     "model": USAGE,
     "device": UNAVAILABLE,
+    "unprotected": UNAVAILABLE,
     "archive": NO_ARCHIVE,
     "worker": TRY_LATER,
 }

@@ -18,7 +18,7 @@ ABOUT = (
 EPILOGUE = (
     "Exit codes: 0 done; 1 internal error; 2 the request is wrong; 3 no correct kernel, a degenerate task, or a "
     "locked kernel that got worse; "
-    "69 no device or provider; 73 the archive cannot be written; 75 try again later; "
+    "69 no device, provider or protection; 73 the archive cannot be written; 75 try again later; "
     "130 interrupted, with the best so far.\n\n"
     "With --json, stdout holds exactly one JSON document, also on failure; all else goes to stderr."
 )

@@ -11,9 +11,10 @@ import pytest
 from support import synthetic_executor as synthetic
 from support.full_measurement import full_measurement
 
-from forewarp.cli import doctor, mcp
+from forewarp.cli import doctor, exits, mcp
 from forewarp.cli.options import PlaceOptions
-from forewarp.core.errors import UsageError
+from forewarp.core import errors
+from forewarp.core.errors import ForewarpError, UsageError
 from forewarp.core.values import Build
 from forewarp.gpu_runner.worker.environment import allowed
 from forewarp.gpu_runner.worker.least import INSIST, LEAST, MISSING
@@ -74,3 +75,10 @@ def test_doctor_tells_every_protection_that_some_place_lacks() -> None:
     found = json.loads((ROOT / "benchmarks" / "results" / "protections.json").read_text())["places"]
     in_force = [set(place["in_force"]["candidate"]) for place in found]
     assert set.union(*in_force) - set.intersection(*in_force) <= doctor.PROTECTIONS.keys()
+
+
+def test_no_error_that_was_foreseen_ends_with_the_code_of_a_bug() -> None:
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, ForewarpError)]
+    codes = {k.code: exits.of_code(k.code, retryable=k.retryable) for k in kinds if k is not ForewarpError}
+    assert codes["unprotected"] == exits.UNAVAILABLE
+    assert exits.INTERNAL not in codes.values()
