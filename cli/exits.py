@@ -59,8 +59,12 @@ def _hint(error: Exception) -> str:
     folders = [os.path.join(os.path.abspath(p), "") for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     ours = not frames or frames[-1].f_globals.get("__name__", "").startswith("forewarp")
-    if not ours and (file := frames[-1].f_code.co_filename).startswith(tuple(folders)):
-        return f"it was raised in {file}, which PYTHONPATH puts before what forewarp needs; leave that folder out"
+    # A module that lacks what forewarp looks for in it, or one that raises.
+    module = sys.modules.get((error.name or "").partition(".")[0]) if isinstance(error, ImportError) else None
+    lacking = error.obj if isinstance(error, AttributeError) else module
+    file = str(getattr(lacking, "__file__", "")) if ours else frames[-1].f_code.co_filename
+    if file.startswith(tuple(folders)):
+        return f"it comes from {file}, which PYTHONPATH puts before what forewarp needs; leave that folder out"
     return "this is a bug in forewarp; run it again with -v for the traceback"
 
 
