@@ -51,10 +51,6 @@ class RecordedForecast:
 _FIELDS = tuple(f for f in fields(RecordedForecast) if f.name != "probabilities")
 
 
-def beside(pool: Path) -> Path:
-    return pool.with_name(f"{pool.stem}.forecasts.parquet")
-
-
 def write_forecasts(rows: Iterable[RecordedForecast], path: Path) -> int:
     """Write forecasts as one Parquet file; returns how many. Raises `ArchiveError`."""
     import pyarrow as pa
