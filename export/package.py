@@ -169,10 +169,15 @@ def _backward_constants(op: Op, winning: Winning, backward: Winning) -> dict[str
     """Return the constants of an op's part for a kernel of gradients; raises `CandidateError` where it is another's."""
     asked, found = backward.task, backward.judged[0].signature.backward
     same = (asked.reference, asked.mode) == (winning.task.reference, winning.task.mode)
-    if asked.gradients != "only" or found is None or not same or backward.candidate.language not in DEVICE_ONLY:
+    if asked.gradients != "only" or found is None or not same:
         raise CandidateError(
-            "the kernel for the backward pass has no launch plan, or is not of the gradients of this task",
+            "the kernel for the backward pass is not of the gradients of this task",
             hint="measure one on the same task with --gradients only",
+        )
+    if backward.candidate.language not in DEVICE_ONLY:
+        raise CandidateError(
+            "the backward pass of a package has to be a kernel in C++, CUDA or Triton, and this one is a Python module",
+            hint="leave out --backward, or give it a winner of `optimize … --gradients only --language cpp`",
         )
     keys = [p.key for p in op.state]
     tensors = [i for i, p in enumerate(op.values) if p.type == "torch.Tensor"]

@@ -217,10 +217,9 @@ def _of_kernel(
     candidate = session.read_candidate(file, {} if gradients else request.tunables)
     rows = [
         r
-        for r in _rows_on(archive, str(request.task), place, gradients)
-        if r.candidate.sha256 == candidate.sha256 and r.measurement.status == "ok" and speedup_of(r.measurement)
+        for r in _rows_of(archive, candidate, str(request.task), place, gradients)
+        if r.measurement.status == "ok" and speedup_of(r.measurement) and r.measurement.verdict not in UNTRUSTED
     ]
-    rows = [r for r in rows if r.measurement.verdict not in UNTRUSTED]
     if not rows:
         asked = f" --gradients {gradients}" if gradients else ""
         raise UsageError(
@@ -249,15 +248,25 @@ def _of_kernel(
     return winning, evidence
 
 
-def _rows_on(archive: Archive, task: str, place: Place, gradients: AskedGradients | None) -> list[RecordedRow]:
-    """Return the measurements of a task by path or name; the name of one that only a recorded pool brought will do."""
+def _rows_of(
+    archive: Archive, candidate: Candidate, task: str, place: Place, gradients: AskedGradients | None
+) -> list[RecordedRow]:
+    """Return a kernel's measurements on a task by path or name, on other sizes of it where there are none on its own.
+
+    The name of a task that only a recorded pool brought will do.
+    """
+
+    def of_kernel(rows: list[RecordedRow]) -> list[RecordedRow]:
+        return [r for r in rows if r.candidate.sha256 == candidate.sha256 and r.task.gradients == gradients]
+
     try:
-        return archive.recorded(task_sha256=session.load_task(task, place, gradients=gradients).sha256)
+        loaded = session.load_task(task, place, gradients=gradients)
     except TaskError:
-        rows = [r for r in archive.recorded() if (r.task.name, r.task.gradients) == (task, gradients)]
-        if not rows:
-            raise
-        return rows
+        if rows := [r for r in archive.recorded() if r.task.name == task]:
+            return of_kernel(rows)
+        raise
+    own = of_kernel(archive.recorded(task_sha256=loaded.sha256))
+    return own or [r for r in of_kernel(archive.recorded()) if r.task.reference == loaded.reference]
 
 
 def _winning(

@@ -53,7 +53,7 @@ from forewarp.inspection.jobs import CheckJob, DescribeJob
 from forewarp.inspection.tracing.values import Trace
 
 SIGNATURES_VERSION = "6"
-SEEDS_VERSION = "4"
+SEEDS_VERSION = "5"
 """Rises whenever the same reference gives other seeds."""
 _CHECKED_HOW: dict[Language, CheckedHow] = {
     "triton": "CPU-interpreted",

@@ -10,7 +10,7 @@ import ast
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from forewarp.core.errors import CandidateError
 from forewarp.core.files import template
@@ -52,16 +52,18 @@ _OPTIONS: dict[DeviceKind, tuple[InductorOption, ...]] = {
 """
 
 
-def compiled(reference: str, kind: DeviceKind, note: str = "") -> Candidate:
+def compiled(reference: str, kind: DeviceKind, note: str = "", *, gradients: bool = False) -> Candidate:
     """Return the reference as a module that Inductor compiles at its first call, with its options as tunables.
 
-    `note` says why there is no module of generated code beside it.
+    `note` says why there is no module of generated code beside it. It is compiled for inference, or for `gradients`.
     """
-    options = _OPTIONS[kind]
+    fixed = ("FREEZING",) if gradients else ()  # weights are constants in inference
+    options = [replace(o, choices=o.choices[:1]) if o.name in fixed else o for o in _OPTIONS[kind]]
     about = f"# No module of Inductor's generated code: {' '.join(note.split())}\n" if note else ""
     lines = [f'    "{o.setting}": {o.value.format(o.name)},' for o in options]
     text = template(__file__, "templates/compiled.py.txt")
-    body = about + text.substitute(options="\n".join(lines))
+    when = "with gradients" if gradients else "under torch.no_grad()"
+    body = about + text.substitute(options="\n".join(lines), when=when, own=not gradients)
     return _module(reference, {o.name: o.choices for o in options}, body, "compiled by torch's Inductor")
 
 

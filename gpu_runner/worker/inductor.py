@@ -70,7 +70,7 @@ def make_seeds(job: SeedsJob) -> dict[str, list[Candidate]] | TaskFailure:
         why = _reason(e)
     torch.compiler.reset()
     try:
-        made = inductor.compiled(reference, kind, why)
+        made = inductor.compiled(reference, kind, why, gradients=trial.asks_for_gradients)
         trial.check(made, generated=False)
     except Exception as e:
         return TaskFailure(_reason(e), format_error(e, 6)[-4000:])
@@ -93,6 +93,7 @@ class _Trial:
         self._reference = job.task.reference
         self._several = len(job.workloads) > 1
         self._problem = load_problem(job, job.workloads[0], _SEED)
+        self.asks_for_gradients = bool(self._problem.gradients)
         self._values = self._problem.inputs(_SEED, self._kind)
         values = copies(self._values)
         with FlopCounterMode(display=False) as counted:
@@ -134,7 +135,7 @@ class _Trial:
 
     def generate(self, rewriting: Rewriting) -> Generated:
         """Have Inductor generate code for the inputs; raises `Unfit` for what that code alone cannot do."""
-        if self._problem.gradients:
+        if self.asks_for_gradients:
             raise Unfit("the task asks for gradients, and the code is for forward")
         if self._several:
             raise Unfit("the task has several workloads, and the code is for one")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from forewarp.archive.store import Archive
 from forewarp.cli.main import main
+from forewarp.tools.export import _rows_of
+from forewarp.tools.parts import Place
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +90,21 @@ def test_a_measured_kernel_of_ones_own_is_exported(
     assert "no trusted measurement" in error["message"]
     assert "forewarp measure" in error["hint"]
     assert "no task is called" in exported(capsys, str(kernel), "--task", "x", "--archive", run[0], code=2)["summary"]
+
+
+def test_a_kernel_that_was_measured_on_other_sizes_of_the_task_is_found(run: tuple[str, Path], tmp_path: Path) -> None:
+    with Archive(run[0]) as archive:
+        row = next(r for r in archive.recorded() if r.measurement.verdict == "faster")
+    (first, *_) = row.task.workloads[row.target.kind]
+    sized = replace(row.task, workloads={row.target.kind: (replace(first, constants={"N": 4096}),)})
+    own = str(tmp_path / "own.db")
+    with Archive(own) as archive:
+        id_ = archive.begin_measurement(sized, row.target, row.candidate)
+        archive.finish_measurement(id_, row.measurement, row.build)
+        assert [r.task.sha256 for r in archive.recorded()] == [sized.sha256] != [row.task.sha256]
+    (tmp_path / "task.py").write_text(row.task.reference)
+    with Archive(own) as archive:
+        candidate = archive.recorded()[0].candidate
+        place = Place(archive=own)
+        assert _rows_of(archive, candidate, str(tmp_path / "task.py"), place, None)[0].task.sha256 == sized.sha256
+        assert not _rows_of(archive, candidate, str(tmp_path / "task.py"), place, "only")

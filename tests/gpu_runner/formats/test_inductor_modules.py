@@ -113,6 +113,14 @@ def test_options_of_the_compiler_are_tunables_its_own_choices_first() -> None:
     assert inductor.compiled(REFERENCE, "cuda").tunables["PERSISTENT"] == 1
 
 
+def test_a_task_of_gradients_is_compiled_with_them() -> None:
+    """Under torch.no_grad() alone, a search for a backward pass had the reference for its only kernel."""
+    made, usual = (inductor.compiled(REFERENCE, "cpu", gradients=g) for g in (True, False))
+    assert "if torch.is_grad_enabled() is False:" in made.source
+    assert "if torch.is_grad_enabled() is True:" in usual.source
+    assert plans.parse(made).tunables["FREEZING"] == (0,)
+
+
 def test_threads_of_cpp_kernels_are_a_tunable_and_never_more_than_the_code_counts_on() -> None:
     made = inductor.generated(REFERENCE, "cpu", found(CPP))
     assert dict(plans.parse(made).tunables) == {"THREADS": (4, 2, 1), "CONTRACT": (0, 1)}
