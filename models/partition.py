@@ -25,7 +25,7 @@ class OperationNode:
     """An operation by the names that it reads and makes, those of views resolved.
 
     `work` is its arithmetic in bytes by `RIDGE`. `roots` are the activations of a layer with weights, else None. What
-    is `fixed` depends on no input, such as a mask.
+    is `fixed` depends on no input, such as a mask. What is `foreign` is none of torch's own operations: it stays alone.
     """
 
     reads: frozenset[str]
@@ -33,6 +33,7 @@ class OperationNode:
     work: float = 0.0
     roots: frozenset[str] | None = None
     fixed: bool = False
+    foreign: bool = False
 
 
 class _Stretch:
@@ -42,7 +43,7 @@ class _Stretch:
         self.first, self.last, self.reads, self.makes, self.work = first, last, reads, makes, work
         self.roots: frozenset[str] | None = None
         self.bytes = 0
-        self.fixed = False
+        self.fixed = self.foreign = False
         self.before: _Stretch | None = None
         self.after: _Stretch | None = None
         self.gone = False
@@ -60,7 +61,7 @@ class Partition:
         self._all: list[_Stretch] = []
         for index, node in enumerate(nodes):
             stretch = self._sized(_Stretch(index, index, node.reads, node.makes, node.work))
-            stretch.roots, stretch.fixed = node.roots, node.fixed
+            stretch.roots, stretch.fixed, stretch.foreign = node.roots, node.fixed, node.foreign
             if self._all:
                 stretch.before, self._all[-1].after = self._all[-1], stretch
             self._all.append(stretch)
@@ -84,6 +85,8 @@ class Partition:
     def _offer(self, heap: list[tuple[float, int, int, _Stretch, _Stretch]], a: _Stretch) -> None:
         b = a.after
         if b is None or (a.roots is not None and b.roots is not None) or b.last - a.first >= MOST_NODES:
+            return
+        if a.foreign or b.foreign:  # it would take the task from its neighbours
             return
         if a.fixed != b.fixed:  # it would make one layer of many another subgraph than the others
             return

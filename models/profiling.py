@@ -29,7 +29,7 @@ from forewarp.gpu_runner.worker.requests import TaskFailure, TaskJob
 from forewarp.gpu_runner.worker.task_confinement import run_confined
 from forewarp.gpu_runner.worker.tracebacks import first_line, format_error
 from forewarp.models.graph import GLOBALS, GraphProgram, NoGraph, RecordedGraph, record
-from forewarp.models.jobs import KernelTime, ModelProfile, PeakJob, ProfileJob, Subgraph, SubgraphPlace
+from forewarp.models.jobs import KernelTime, ModelProfile, PeakJob, ProfileJob, Statement, Subgraph, SubgraphPlace
 from forewarp.models.partition import RIDGE, OperationNode, Partition
 from forewarp.models.problem_text import Piece, drawn, parameter_names, problem
 
@@ -320,6 +320,11 @@ def _title(operations: Sequence[str]) -> str:
     return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in runs)
 
 
+def _is_foreign(statement: Statement) -> bool:
+    """Return whether a statement calls an operation that a package, or the model's file, has registered."""
+    return statement.text.startswith("torch.ops.") and not statement.text.startswith("torch.ops.aten.")
+
+
 def _with_problem(
     one: Subgraph,
     piece: Piece,
@@ -329,11 +334,13 @@ def _with_problem(
     model: str,
 ) -> Subgraph:
     """Add the text of a task, or why there is none."""
-    called = [s.text.partition("(")[0] for s in piece.statements]
-    foreign = [c for c in called if c.startswith("torch.ops.") and not c.startswith("torch.ops.aten.")]
+    foreign = [s.text.partition("(")[0] for s in piece.statements if _is_foreign(s)]
     why = ""
     if foreign:
-        why = f"it calls {foreign[0].removeprefix('torch.ops.')}, which is none of torch's own operations"
+        why = (
+            f"{foreign[0].removeprefix('torch.ops.')} is none of torch's own operations; write a task around it that "
+            "imports the package, or leave it as it is"
+        )
     elif not piece.outputs:
         why = "nothing outside of it uses what it makes"
     elif any(not recorded.graph.constants[c] for c in piece.constants):
@@ -459,7 +466,8 @@ class _Cutter:
         layer = any(o.kind in ("product", "convolution") for o in facts.operations)
         held = reads & self._graph.weights.keys()
         roots = reads - held if layer and held else None
-        return OperationNode(reads, frozenset(names), work, roots, names[0] not in moving)
+        foreign = any(_is_foreign(self._statements[i]) for i in indices)
+        return OperationNode(reads, frozenset(names), work, roots, names[0] not in moving, foreign)
 
     def piece(self, first: int, last: int) -> Piece:
         """Return a stretch with the views that it needs from before it; views within it are its own."""

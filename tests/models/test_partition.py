@@ -49,3 +49,10 @@ def test_a_value_that_is_used_later_is_no_reason_to_join() -> None:
     """The residual: both sides read it, and it has to be written all the same."""
     nodes = [node("x w1", "a", 1000, "x"), node("a", "b"), node("b w2", "c", 1000, "b"), node("b c", "d")]
     assert cut(*nodes, result="d") == [(0, 1), (2, 3)]
+
+
+def test_an_operation_that_a_package_registered_stays_alone() -> None:
+    """No task can be made of what holds it, so that its neighbours would have none either."""
+    foreign = OperationNode(frozenset(["a"]), frozenset(["b"]), foreign=True)
+    nodes = [node("x", "a"), foreign, node("b", "c"), node("c", "d")]
+    assert cut(*nodes, result="d") == [(0, 0), (1, 1), (2, 3)]
