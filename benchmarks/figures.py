@@ -629,10 +629,10 @@ def kills() -> Iterator[Row]:
 
 
 def gate() -> Iterator[Row]:
-    """Return what repeated checks of equal kernels, and of kernels with 3 % more work, said on H200s."""
-    found = load("gate_h200.json")
+    """Return what repeated checks of equal kernels, and of kernels with 3 % more work, said on H100s and H200s."""
+    found = load("gate_gpu.json")
     for line in found["summary"]:
-        if not line["joined"]:
+        if not line["joined"]:  # a machine's own rounds make its runs
             kind, said = ("3 % more work", "slower") if line["planted"] else ("equal", "same")
             counts = "; ".join(str(line[verdict]["count"]) for verdict in ("same", "slower", "faster", "too noisy"))
             yield f"{kind}: kernels; machines; rounds", f"{line['kernels']}; {line['machines']}; {line['rounds']}"
@@ -644,8 +644,17 @@ def gate() -> Iterator[Row]:
     checks = found["checks"]
     total: Counter[str] = sum((Counter(c["equal"]) for c in checks), Counter())
     slower: Counter[str] = sum((Counter(c["planted"]) for c in checks), Counter())
-    rounds, seconds = (", ".join(f"{c[key]:.0f}" for c in checks) for key in ("rounds", "seconds"))
-    yield "whole checks; their rounds; seconds", f"{len(checks)}; {rounds}; {seconds}"
+    for version in dict.fromkeys(m["version"] for m in found["machines"]):
+        here = [c for c in checks if found["machines"][c["machine"]]["version"] == version]
+        for planted in (False, True):
+            ended = [c for c in here if bool(c["planted"]) == planted]
+            if ended:
+                seconds, rounds = (sorted(c[key] for c in ended) for key in ("seconds", "rounds"))
+                beside = " beside those with 3 % more" if planted else ""
+                yield (
+                    f"whole checks of 20 equal kernels{beside} at {version}: number; rounds; seconds, median",
+                    f"{len(ended)}; {rounds[0]} to {rounds[-1]}; {statistics.median(seconds):.0f}",
+                )
     yield "whole checks: equal kernels that are `same`", f"{total['same']} of {total.total()}"
     yield "whole checks: kernels with 3 % more work that are `slower`", f"{slower['slower']} of {slower.total()}"
 
