@@ -31,14 +31,9 @@ NUMBERS = ("speedup", "low", "high", "device_s")
 PER_SHAPE = tuple(f"shape_{name}" for name in ("speedup", "low", "high", "candidate_s", "anchor_s"))
 TEXT_LISTS = ("shape_workload", "problems", "tags")
 
-_OLD = (
-    *("task", "target", "kernel_sha256", "language", "source", "tunables", "finished", "run", "version"),
-    *("task_json", "target_json", "signatures_json", "build_json", "measurement_json"),
-)
-
 
 def schema() -> Any:
-    """Return the `pyarrow.Schema` of format 2: strings, doubles, one integer, and lists of the first two."""
+    """Return the `pyarrow.Schema` of pools: strings, doubles, one integer, and lists of the first two."""
     import pyarrow as pa
 
     return pa.schema(
@@ -51,11 +46,6 @@ def schema() -> Any:
         ],
         metadata={MARK: FORMAT},
     )
-
-
-def required(form: str) -> frozenset[str]:
-    """Return the columns that a file of this format must have to be read."""
-    return frozenset(_OLD) if form == "1" else frozenset(schema().names)
 
 
 def flat(row: RecordedRow, *, with_samples: bool = False) -> dict[str, Any]:
@@ -104,10 +94,10 @@ def unflat(row: Mapping[str, Any]) -> RecordedRow:
 
     task: Task = read(Task, "task_json")
     against = None
-    if row.get("against_language"):
+    if row["against_language"]:
         against = Candidate(row["against_source"], row["against_language"], json.loads(row["against_tunables"]))
-    origin: dict[str, Any] = {f.name: row[f.name] for f in fields(Origin) if row.get(f.name)}
-    origin |= {"family": row.get("family") or task.family, "tags": tuple(row.get("tags") or ())}
+    origin: dict[str, Any] = {f.name: row[f.name] for f in fields(Origin) if row[f.name]}
+    origin |= {"family": row["family"] or task.family, "tags": tuple(row["tags"])}
     return RecordedRow(
         task=task,
         target=read(Target, "target_json"),
@@ -116,7 +106,7 @@ def unflat(row: Mapping[str, Any]) -> RecordedRow:
         build=read(Build, "build_json"),
         measurement=read(Measurement, "measurement_json"),
         run=row["run"] or None,
-        finished=row["date"] if "date" in row else row["finished"],
+        finished=row["date"],
         version=row["version"],
         against=against,
         origin=Origin(**origin),

@@ -1,7 +1,7 @@
 """Pools: recorded measurements as flat Parquet rows, to publish, to learn from and to replay.
 
 A row holds the columns that people filter and plot by, and the exact values as JSON in columns that end in `_json`.
-`pool/README.md` lists them. Files of format 1 are read as well.
+`pool/README.md` lists them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from forewarp.core import serde
 from forewarp.core.errors import ArchiveError, UsageError
 from forewarp.core.values import Task
 
-FORMATS = ("1", "2")
 BATCH = 1000
 
 
@@ -72,7 +71,7 @@ def read_pool(path: str | Path, *, task_sha256: str | None = None) -> list[Recor
 def rows_of(path: str | Path, *, task_sha256: str | None = None) -> Iterator[RecordedRow]:
     """Yield the rows of a file or a folder without holding them all; of one task, or of all."""
     for file in files_of(path):
-        for row in _stored(file):
+        for row in columns_of(file):
             if task_sha256 in (None, row["task_sha256"]):
                 yield columns.unflat(row)
 
@@ -81,7 +80,7 @@ def tasks_of(path: str | Path) -> dict[str, Task]:
     """Return the tasks of which a pool holds rows, by identity."""
     tasks: dict[str, Task] = {}
     for file in files_of(path):
-        for row in _stored(file, ("task_sha256", "task_json")):
+        for row in columns_of(file, ("task_sha256", "task_json")):
             if row["task_sha256"] not in tasks:
                 tasks[row["task_sha256"]] = serde.from_data(Task, json.loads(row["task_json"]))
     return tasks
@@ -113,19 +112,7 @@ def is_other_kind(file: Path) -> bool:
 
 
 def columns_of(file: Path, only: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file as columns of format 2, `only` some; raises `ArchiveError` for what is no pool."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        old = _check(file, pq.read_schema(file)) == "1"
-    except (OSError, pa.ArrowException) as e:
-        raise _unreadable(file, e) from None
-    for row in _stored(file, None if old else only):
-        yield columns.flat(columns.unflat(row)) if old else row
-
-
-def _stored(file: Path, only: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file as columns, `only` some; raises `ArchiveError` for what is no pool."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -135,25 +122,19 @@ def _stored(file: Path, only: Sequence[str] | None = None) -> Iterator[dict[str,
             for batch in opened.iter_batches(batch_size=BATCH, columns=None if only is None else list(only)):
                 yield from batch.to_pylist()
     except (OSError, pa.ArrowException) as e:
-        raise _unreadable(file, e) from None
+        raise ArchiveError(f"the pool {file} cannot be read: {e}", hint="pass an intact Parquet file") from None
 
 
-def _unreadable(file: Path, error: Exception) -> ArchiveError:
-    return ArchiveError(f"the pool {file} cannot be read: {error}", hint="pass an intact Parquet file")
-
-
-def _check(file: Path, schema: Any) -> str:
-    """Return the format of a pool; raises `ArchiveError` for what is none."""
+def _check(file: Path, schema: Any) -> None:
+    """Raise `ArchiveError` for what is no pool."""
     form = (schema.metadata or {}).get(MARK, b"").decode()
-    if form not in FORMATS:
+    if form != columns.FORMAT:
         raise ArchiveError(
-            f"{file} is not a pool of this version (its mark is {form!r}, not one of {', '.join(FORMATS)})",
-            hint="recorded forecasts are passed with --recorded; else write it again with this version of forewarp, or "
-            "import it: `forewarp data import --help`",
+            f"{file} is not a pool of this version (its mark is {form!r}, not {columns.FORMAT!r})",
+            hint="recorded forecasts are passed with --recorded; else write it again with `forewarp data export`",
         )
-    missing = columns.required(form) - set(schema.names)
+    missing = set(columns.schema().names) - set(schema.names)
     if missing:
         raise ArchiveError(
             f"the pool {file} has no column {', '.join(sorted(missing))}", hint="pass a pool that forewarp wrote"
         )
-    return form
