@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import pytest
 from support.small_tasks import cpp, small_task
 
 import forewarp
@@ -48,6 +49,7 @@ def entered(found: set[str]) -> Generator[None]:
         threading.setprofile(None)
 
 
+@pytest.mark.slow
 def test_a_measurement_goes_the_way_that_the_document_shows(tmp_path: Path) -> None:
     section = DOCUMENT.read_text().partition("## The way of a measurement\n")[2].partition("\n\nNo import")[0]
     shown = set(re.findall(r"`([a-z_/]+\.py)`", section))

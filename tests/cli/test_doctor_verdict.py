@@ -24,6 +24,7 @@ def test_the_first_thing_that_is_missing_is_named(found: set[str], able: bool, s
     assert said in _verdict(found, able=able)
 
 
+@pytest.mark.slow
 def test_nothing_of_the_working_folder_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("json.py", "ctypes.py", "pynvml.py"):
         (tmp_path / name).write_text("import sys; print('shadow'); sys.exit(0)")

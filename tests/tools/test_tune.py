@@ -184,6 +184,7 @@ def test_a_second_run_takes_what_the_lock_says_whatever_the_forecasts(
     assert json.loads(lock.read_text()) == document
 
 
+@pytest.mark.slow
 def test_what_is_stale_in_a_lock_is_said_and_chosen_anew(
     kernel: Path, first_lock: tuple[TuneResult, Path], tmp_path: Path
 ) -> None:
@@ -201,6 +202,7 @@ def test_what_is_stale_in_a_lock_is_said_and_chosen_anew(
     assert "names BLOCK=7, which is no choice for scale" in again.problems[0]
 
 
+@pytest.mark.slow
 def test_calls_that_triton_does_not_tell_apart_share_a_choice_and_guesses_are_not_locked(
     library: Path, tmp_path: Path
 ) -> None:
