@@ -8,7 +8,7 @@ from typing import Literal
 
 from forewarp.core.values import Constant
 
-CheckedHow = Literal["CPU-interpreted", "CPU-emulated", "CPU-sanitized"]
+CheckedHow = Literal["CPU-interpreted", "CPU-emulated"]
 CheckStatus = Literal["ok", "incorrect", "unsupported", "failed"]
 FindingKind = Literal["out of bounds", "race", "uncoalesced", "uninitialised", "divergent barrier"]
 

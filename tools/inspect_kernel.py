@@ -69,7 +69,7 @@ class WorkloadFacts(Part):
 class CpuCheck(Part):
     """The outcome of a run without a GPU; it says nothing of speed."""
 
-    how: str = Field(description="CPU-interpreted (Triton), CPU-emulated (CUDA) or CPU-sanitized (C++).")
+    how: str = Field(description="CPU-interpreted (Triton) or CPU-emulated (CUDA).")
     status: str = Field(description="ok, incorrect, unsupported or failed.")
     message: str
     workloads: list[CheckedWorkload]
@@ -174,11 +174,8 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
     path = kernel.called
     try:
         candidate = planned_candidate(kernel, bench.task, bench.place)
-        if not bench.check and candidate.language not in languages_on("cuda"):
-            raise CandidateError(
-                f"a {candidate.language} kernel has no GPU code to inspect: have it checked (--check), or measure it on"
-                " the CPU"
-            )
+        if candidate.language not in languages_on("cuda"):
+            raise CandidateError(f"a {candidate.language} kernel has no GPU code to inspect: measure it on the CPU")
     except CandidateError as e:
         return KernelInspection(path=path, kernel=None, status=None, log=str(e), seconds=time.perf_counter() - start)
     status, log, seen, cached = _seen(bench, candidate)
@@ -201,8 +198,6 @@ def _inspect(bench: _Bench, kernel: Kernel) -> KernelInspection:
 
 def _seen(bench: _Bench, candidate: Candidate) -> tuple[Status, str, Inspection | None, bool]:
     executor = bench.executor
-    if candidate.language not in languages_on("cuda"):
-        return "ok", "", None, False
     if candidate.language == "python":
         trace = executor.trace(bench.task, candidate)
         return "ok", "", of_trace(trace, executor.describe(bench.task), executor.target), trace.cached

@@ -59,7 +59,6 @@ _CHECKED_HOW: dict[Language, CheckedHow] = {
     "triton": "CPU-interpreted",
     "python": "CPU-interpreted",
     "cuda": "CPU-emulated",
-    "cpp": "CPU-sanitized",
 }
 _CHECK_START_S = 30.0
 """For starting a process and running the reference, beyond the time that a check itself may take."""
@@ -289,9 +288,10 @@ class LocalExecutor:
     def check(self, task: Task, candidate: Candidate, budget_s: float = 20.0) -> Check:
         """Run a candidate on the CPU in about `budget_s` seconds to find what is wrong with it.
 
-        Triton runs in its interpreter, CUDA in an emulator, at small shapes; C++ with sanitizers. Raises
-        `CandidateError`.
+        Triton runs in its interpreter, CUDA in an emulator, at small shapes. Raises `CandidateError`.
         """
+        if candidate.language not in _CHECKED_HOW:
+            raise CandidateError(f"a {candidate.language} kernel is not checked apart: measure it on the CPU")
         if candidate.language != "python":
             plans.parse(candidate)
         job = CheckJob(

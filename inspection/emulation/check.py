@@ -18,7 +18,7 @@ import torch
 
 from forewarp.core.checking import FAULTS, Check, CheckedWorkload, CheckStatus, Finding
 from forewarp.core.errors import CandidateError
-from forewarp.core.values import DeviceKind, Workload
+from forewarp.core.values import Workload
 from forewarp.gpu_runner.worker.loading import load_problem
 from forewarp.inspection.emulation.scene import Scene, ShapeOnly
 from forewarp.inspection.emulation.shapes import Constants, Shrinker, Size, defaults
@@ -102,7 +102,6 @@ class Checker(ABC):
     """Checks a candidate on the first kind of workloads that the reference can run."""
 
     bounds: ClassVar[Bounds]
-    kinds: ClassVar[Sequence[DeviceKind]] = ("cuda", "cpu")
 
     def __init__(self, job: CheckJob) -> None:
         torch.set_num_threads(1)  # whoever forks must not have threads of his own
@@ -114,7 +113,7 @@ class Checker(ABC):
 
     def check(self) -> Check:
         started, why = time.monotonic(), ""
-        for kind in self.kinds:
+        for kind in ("cuda", "cpu"):
             try:
                 judged = self._in_turn(self.job.task.workloads.get(kind, ()), started + self.job.budget_s)
             except ShapeRefused as e:

@@ -1,4 +1,4 @@
-"""The job that runs a candidate on the CPU to find what is wrong with it: interpreted, emulated, or with sanitizers."""
+"""The job that runs a candidate on the CPU to find what is wrong with it: interpreted or emulated."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from forewarp.gpu_runner.worker.task_confinement import job_folder, run_confined
 from forewarp.inspection.emulation.emulator import build
 from forewarp.inspection.emulation.emulator.check import EmulatorCheck
 from forewarp.inspection.emulation.emulator.run import LOOK_RESERVED
-from forewarp.inspection.emulation.emulator.sanitized import RESERVED, SanitizedCheck
 from forewarp.inspection.emulation.interpreter.check import InterpreterCheck
 from forewarp.inspection.jobs import CheckJob
 
 _KINDS = {
     "CPU-interpreted": (InterpreterCheck, 0),
     "CPU-emulated": (EmulatorCheck, 2 * LOOK_RESERVED),
-    "CPU-sanitized": (SanitizedCheck, 2 * RESERVED),
 }
 """Checks, with the address space in bytes that their programs take and do not use."""
 

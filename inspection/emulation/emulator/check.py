@@ -43,11 +43,8 @@ class EmulatorCheck(Checker):
         if why:
             return Check(self.job.how, "unsupported", (), (), 0.0, why)
         with tempfile.TemporaryDirectory(prefix="emulate-") as folder, torch.no_grad():
-            self._emulation = self._start(Path(folder))
+            self._emulation = Emulation(self.candidate, Path(folder), self.job.memory, Path(self.job.cache))
             return super().check()
-
-    def _start(self, folder: Path) -> Emulation:
-        return Emulation(self.candidate, folder, self.job.memory, Path(self.job.cache))
 
     def _refusal(self) -> str:
         """Return why a candidate cannot be emulated at all, or ""."""
@@ -81,7 +78,7 @@ class EmulatorCheck(Checker):
     def _judge(self, scene: Scene, limit_s: float, *, sample: bool, first: bool) -> WorkloadJudgement:
         """Run the candidate; if right the `first` time, again with threads and blocks in descending order."""
         judged = self._judge_once(scene, limit_s, sample=sample)
-        if judged.status != "ok" or not first or sample or not self._emulation.both_orders:
+        if judged.status != "ok" or not first or sample:
             return judged
         scene.stage.prepare(0)
         again = self._judge_once(scene, limit_s, descending=True)

@@ -53,13 +53,7 @@ class EmulatedRun:
 
 
 class Emulation:
-    """The programs of one candidate, one for each set of constants.
-
-    `reserved` is the address space, in bytes, that one takes and does not use; `both_orders` says whether threads and
-    blocks run in descending order, too, and `errors` is the file of its standard error.
-    """
-
-    both_orders, reserved, errors = True, 0, os.devnull
+    """The programs of one candidate, one for each set of constants."""
 
     def __init__(self, candidate: Candidate, folder: Path, memory: int, cache: Path) -> None:
         """`memory` bounds compiler and program, in bytes; `cache` is where the compiled device is kept."""
@@ -92,7 +86,7 @@ class Emulation:
             folder, slots = Path(name), _lay_out(scene)
             orders = [f"order {int(descending)}", *([f"sample {_SAMPLE * seconds:.3f}"] if sample else [])]
             size = _write(slots, folder / DATA)
-            outcome = self._run(scene.plan, slots, orders, folder, seconds, self.reserved)
+            outcome = self._run(scene.plan, slots, orders, folder, seconds)
             if outcome.ending == "ok":
                 _read(slots, _plain_file(folder / DATA, size))
         return outcome
@@ -115,7 +109,7 @@ class Emulation:
         orders: Sequence[str],
         folder: Path,
         seconds: float,
-        reserved: int,
+        reserved: int = 0,
     ) -> EmulatedRun:
         program = self._built[_key(plan)] / PROGRAM
         (folder / _ORDERS).write_text(_orders(plan, slots, [*orders, f"seconds {seconds:.3f}"]))
@@ -123,7 +117,7 @@ class Emulation:
         work = partial(self._execute, program, folder, limit_s)
         if stopped := self._confined(folder, seconds + _GRACE_S, work, reserved):
             return EmulatedRun("failed", f"the candidate {stopped}")
-        return self._outcome(_plain_file(folder / REPORT, _MOST_REPORT), program)
+        return read_report(_plain_file(folder / REPORT, _MOST_REPORT), program)
 
     def _without_device(self) -> str:
         """Provide what programs are linked with, once; return why that failed, or ""."""
@@ -149,15 +143,10 @@ class Emulation:
         words = [str(program), _ORDERS, DATA, REPORT]
         no = subprocess.DEVNULL
         try:
-            with (folder / self.errors).open("ab") as errors:
-                subprocess.run(words, cwd=folder, stdin=no, stdout=no, stderr=errors, timeout=seconds, check=False)
+            subprocess.run(words, cwd=folder, stdin=no, stdout=no, stderr=no, timeout=seconds, check=False)
         except subprocess.TimeoutExpired:
             with (folder / REPORT).open("a") as report:
                 report.write("end\ttimeout\t0\t0\tthe run did not finish in time\n")
-
-    def _outcome(self, report: bytes, program: Path) -> EmulatedRun:
-        """Read a report; nothing in it is believed about outputs."""
-        return read_report(report, program)
 
     def _confined(self, folder: Path, seconds: float, work: Callable[[], None], reserved: int = 0) -> str:
         """Do something in a confined child; return why that was stopped, or ""."""
