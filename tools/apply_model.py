@@ -181,15 +181,7 @@ class PatchedModel:
             over = self._measure(module, None)
             whole = tasks.from_source(f"{module}\n\nModel = ModelNew\n", self._task.name)
             peaks = self._peak(whole), self._peak(self._task)
-            if not self._plain or compile_too():
-                stage("judging both under torch.compile")
-                try:
-                    under = self._measure(self._text(self._kept, plain=False), self._compiled_model())
-                    why_not = "" if under is not None else _LATE
-                except (CandidateError, TaskError) as e:
-                    why_not = clip(e.message, 300)
-            else:
-                why_not = "the budget leaves too little for it"
+            under, why_not = self._under_compile(stage, compile_too)
             if why_not:
                 problems.append(f"not compared under torch.compile: {why_not}")
             deciding = over if self._plain else under
@@ -218,6 +210,17 @@ class PatchedModel:
             device_s=self.spent.device_s,
             module=written,
         )
+
+    def _under_compile(self, stage: OnStage, compile_too: Callable[[], bool]) -> tuple[MeasureResult | None, str]:
+        """Judge what was kept under torch.compile; return why there is no judgement, or ""."""
+        if self._plain and not compile_too():
+            return None, "the budget leaves too little for it"
+        stage("judging both under torch.compile")
+        try:
+            under = self._measure(self._text(self._kept, plain=False), self._compiled_model())
+        except (CandidateError, TaskError) as e:
+            return None, clip(e.message, 300)
+        return under, "" if under is not None else _LATE
 
     def _summary(
         self, kernels: Sequence[AppliedKernel], over: MeasureResult | None, under: MeasureResult | None
