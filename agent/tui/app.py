@@ -544,7 +544,11 @@ def welcome(settings: Settings) -> str:
         "`/demo` plays a search on measurements that were recorded on an H200: some seconds, no GPU and no key",
         f"`/search {problem or 'mine.py'} 12` makes {'it' if problem else 'a PyTorch problem of yours'} faster on this"
         " machine, with at most 12 measurements",
-        *([f"`/inspect {kernels} --target h100` shows what its kernels take of a card"] if kernels else []),
+        *(
+            [f"`/inspect {problem} {kernels} --target h100` shows what the kernels take of a card"]
+            if problem and kernels
+            else []
+        ),
         "`/help` lists the rest: `/forecast`, `/measure`, `/tune`, …",
     ]
     return "\n\n".join([head, NO_MODEL, "\n".join(f"- {line}" for line in works), ADD_MODEL, HELP])
