@@ -132,7 +132,7 @@ async def test_nothing_waits_for_a_pipe_and_nothing_large_is_read_whole(talk: Ma
     calls += [("edit_file", {"path": p, "old": "x", "new": "y"}) for p in paths]
     calls += [("write_file", {"path": "pipe.py", "text": "x"}), ("grep", {"text": "x = 1"})]
     calls += [("search", {"task": p}) for p in paths[:3]] + [("tune", {"path": p}) for p in paths[:3]]
-    calls += [("inspect_kernel", {"path": p}) for p in paths[:3]]
+    calls += [("inspect_kernel", {"task": "softmax", "path": p}) for p in paths[:3]]
     calls += [("forecast_kernel", {"task": "softmax", "path": p}) for p in paths[:3]]
     calls += [("describe_task", {"task": p}) for p in paths[:3]]
     found = results(await turn(talk(*calls)))
@@ -144,7 +144,7 @@ async def test_nothing_waits_for_a_pipe_and_nothing_large_is_read_whole(talk: Ma
     assert all("error" in f or f.get("status") != "ok" for f in found[4:9])
     for text in (
         "/forecast softmax pipe.py",
-        "/inspect pipe.py",
+        "/inspect softmax pipe.py",
         "/check softmax pipe.py",
         "/tune pipe.py",
         "@pipe.py",
