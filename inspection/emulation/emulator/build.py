@@ -43,6 +43,12 @@ _DYNAMIC = re.compile(
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([\w./]+)[>"]', re.MULTILINE)
 _ALIGNMENT = re.compile(r"(?:alignas|__align__)\s*\([^()]*\)")
 _SHARED_ALIGNED = re.compile(r"__shared__\s+(alignas\s*\([^()]*\))")
+_LEXEME = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|R"(?P<end>\w*)\(.*?\)(?P=end)"|"(?:\\.|[^"\\\n])*"|'(?:\\.[^'\n]*|[^'\\\n]{1,4})'"""
+    r"""|^[ \t]*\#(?:[^\n]*\\\n)*[^\n]*|[^"'/#;{}()\n]+|.|\n""",
+    re.DOTALL | re.MULTILINE,
+)
+"""Pieces of C++: comments, literals, directives, single brackets, semicolons and ends of lines, and what is between."""
 _STATIC_SHARED = re.compile(r"\bstatic\s+__shared__\b")
 
 
@@ -77,8 +83,11 @@ def compiler() -> str:
     return path
 
 
-def lines_of(program: Path, addresses: list[int]) -> dict[int, list[int]]:
-    """Return for addresses in a program the candidate's line each belongs to, and those that it is inlined at."""
+def lines_of(program: Path, addresses: list[int]) -> dict[int, list[tuple[int, int]]]:
+    """Return for addresses in a program the candidate's line each belongs to, and those that it is inlined at.
+
+    With each line comes the number of the statement in it, from 0 on, as `statements_apart` counts them.
+    """
     tool = shutil.which("addr2line")
     wanted = sorted({a for a in addresses if a})
     if tool is None or not wanted:
@@ -93,13 +102,13 @@ def lines_of(program: Path, addresses: list[int]) -> dict[int, list[int]]:
         timeout=TIMEOUT_S,
         check=False,
     )
-    lines: dict[int, list[int]] = {}
+    lines: dict[int, list[tuple[int, int]]] = {}
     current = 0
     for row in done.stdout.splitlines():
         if re.fullmatch(r"0x[0-9a-f]+", row):
             current = int(row, 16) + 1
-        elif found := re.match(rf".*\b{re.escape(NAME)}:(\d+)", row):
-            lines.setdefault(current, []).append(int(found[1]))
+        elif found := re.match(rf".*\b{re.escape(NAME)}(?:;(\d+))?:(\d+)", row):
+            lines.setdefault(current, []).append((int(found[2]), int(found[1] or 0)))
     return lines
 
 
@@ -113,10 +122,35 @@ def translate(source: str, plan: ResolvedPlan) -> tuple[str, str]:
     opening += [f"#define {name} {value}" for name, value in plan.constants.items()]
     source = _DYNAMIC.sub(_dynamic, rewritten)
     source = _STATIC_SHARED.sub("__shared__", _SHARED_ALIGNED.sub(r"\1 __shared__", source))
+    source = statements_apart(source)
     kernels = sorted({launch.kernel for launch in plan.launches})
     table = ", ".join(f'Entry<&::{name}>::named("{name}")' for name in kernels)
     opening += [f'#include "{NAME}"', "namespace fw {", f"const Kernel kernels[] = {{{table}}};"]
     return source, "\n".join([*opening, f"const int kernel_count = {len(kernels)};", "}", ""])
+
+
+def statements_apart(source: str) -> str:
+    """Give each further statement of a line a file name of its own, which the compiler keeps with its machine code.
+
+    Line tables tell no columns of inlined calls: two calls on one line could not be told from one that the compiler has
+    made code for twice. Lines and columns stay.
+    """
+    parts, number, column, statement, depth = list[str](), 1, 0, 0, 0
+    ended = False
+    for found in _LEXEME.finditer(source):
+        text = found[0]
+        if ended and "(" in source[found.end() : source.find("\n", found.end())] and not text.isspace():
+            statement += 1
+            parts.append(f'\n#line {number} "{NAME};{statement}"\n{" " * column}')
+        ended = (ended and text.isspace() and text != "\n") or (depth == 0 and text in (";", "{", "}"))
+        depth = max(0, depth + (text == "(") - (text == ")"))
+        parts.append(text)
+        lines = text.count("\n")
+        number, column = number + lines, len(text) - text.rfind("\n") - 1 if lines else column + len(text)
+        if lines and statement:
+            parts.append("\n" * (column > 0) + f'#line {number} "{NAME}"\n' + " " * column)
+            statement = 0
+    return "".join(parts)
 
 
 def _dynamic(match: re.Match[str]) -> str:

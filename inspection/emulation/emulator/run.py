@@ -260,13 +260,14 @@ def read_report(data: bytes, program: Path) -> EmulatedRun:
     outcome, place = EmulatedRun(), ""
     for kind, kernel, _, block, thread, at, other, text in noted:
         ways = lines.get(_number(at), []), lines.get(_number(other), [])
-        line, second = (next(iter(way), None) for way in ways)
+        line, second = (next((line for line, _ in way), None) for way in ways)
         if kind == "slow":
             line = line or second
         if kind == "divergent barrier" and _number(other):
             if ways[0] == ways[1]:
                 continue  # one barrier, for which the compiler has made code twice
-            line, second = next(((a, b) for a, b in zip(*ways, strict=False) if a != b), (line, second))
+            apart = ((a[0], b[0]) for a, b in zip(*ways, strict=False) if a != b)
+            line, second = next(apart, (line, second))
         where = kernel if line is None else f"{kernel}, line {line}"
         place = f"{where}, block ({block}), thread ({thread}): "
         text = f"{text} (line {second})" if second is not None else text

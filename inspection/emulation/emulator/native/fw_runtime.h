@@ -49,6 +49,8 @@ int fw_barrier(int id, int count, int predicate, bool arrive_only, unsigned line
 void fw_meet(unsigned mask, Meeting meeting, void* mine);
 /// Returns the lanes that are at this call together: those that cannot come are not waited for.
 unsigned fw_together();
+/// Returns the byte that values from nowhere consist of: large numbers of either sign, by the order of the run.
+int fw_garbage();
 unsigned fw_lane();
 unsigned fw_thread();
 void* fw_dynamic_shared();

@@ -51,7 +51,7 @@ void* scheduler;
 char* stacks;
 const Launch* launch;
 unsigned idle;
-bool progressed;
+bool progressed, backwards;
 
 extern "C" void fw_switch(void** save, void* load);
 asm(R"(
@@ -239,6 +239,7 @@ void release_after_exit() {
 
 void run_block(const Launch& what, bool descending) {
     launch = &what;
+    backwards = descending;
     threads = alive = blockDim.x * blockDim.y * blockDim.z;
     idle = 0;
     begin_block_memory();
@@ -327,6 +328,7 @@ unsigned fw_together() {
     return me.mask;
 }
 
+int fw_garbage() { return backwards ? 0xFB : 0x7B; }
 unsigned fw_lane() { return current % WARP; }
 unsigned fw_thread() { return current; }
 

@@ -119,12 +119,48 @@ def test_a_barrier_of_a_helper_that_two_branches_call_is_divergent(checks: Local
 
 
 @pytest.mark.parametrize("how", ["__noinline__", "__forceinline__", "inline"])
+def test_a_helper_that_two_branches_of_one_line_call_is_divergent(checks: LocalExecutor, how: str) -> None:
+    helper = f"__device__ {how} void meet(int* n) {{\n*n += 1;\n__syncthreads();\n}}"
+    branches = "if (threadIdx.x % 2) meet(&n); else { n += 1; meet(&n); }"
+    candidate = samples.kernel(f"{samples.RIGHT_DOUBLE}{branches}\nif (n < 0) y[0] = n;", before=helper)
+    finding = found(run(checks, samples.DOUBLE, candidate), "divergent barrier")
+    assert finding.where == f"k, line {line_of(candidate, branches)}"
+    assert "which is undefined" in finding.message
+
+
+def test_a_helper_that_one_line_calls_twice_is_not_divergent(checks: LocalExecutor) -> None:
+    helper = "__device__ __forceinline__ void meet(int* n) { *n += 1; __syncthreads(); if (*n < 0) __syncthreads(); }"
+    calls = (
+        "for (int k = 0; k < 3; k++) { if (k == int(threadIdx.x)) n++; meet(&n); if (k) n++; else n += 2; meet(&n); }"
+    )
+    candidate = samples.kernel(f"{samples.RIGHT_DOUBLE}{calls}\nif (n < 0) y[0] = n;", before=helper)
+    check = run(checks, samples.DOUBLE, candidate)
+    assert (check.status, check.findings) == ("ok", ())
+
+
+@pytest.mark.parametrize("how", ["__noinline__", "__forceinline__", "inline"])
 def test_a_helper_with_a_barrier_that_all_call_is_not_divergent(checks: LocalExecutor, how: str) -> None:
     helper = f"__device__ {how} void meet(int* n) {{\n*n += 1;\n__syncthreads();\n}}"
     calls = "for (int k = 0; k < 3; k++) {\nif (k == int(threadIdx.x)) n++;\nmeet(&n);\n}\nmeet(&n);\n"
     candidate = samples.kernel(f"{samples.RIGHT_DOUBLE}{calls}\nif (n < 0) y[0] = n;", before=helper)
     check = run(checks, samples.DOUBLE, candidate)
     assert (check.status, check.findings) == ("ok", ())
+
+
+@pytest.mark.parametrize("pick", ["fmaxf", "fminf"])
+def test_what_a_shuffle_brings_from_a_lane_that_has_returned_is_garbage(checks: LocalExecutor, pick: str) -> None:
+    """Neither a maximum nor a minimum hides it: a mask may name such a lane, and nobody may use its value."""
+    body = f"""
+if (threadIdx.x >= 16) return;
+float best = x[blockIdx.x * cols + threadIdx.x];
+for (int c = threadIdx.x; c < cols; c += 16) best = {pick}(best, x[blockIdx.x * cols + c]);
+for (int by = FROM; by > 0; by /= 2) best = {pick}(best, __shfl_xor_sync(0xffffffffu, best, by));
+if (threadIdx.x == 0) y[blockIdx.x] = best;
+"""
+    task = samples.task(f"x.{'amax' if pick == 'fmaxf' else 'amin'}(1)", "torch.randn(5, 200)")
+    right = run(checks, task, samples.rows(body.replace("FROM", "8"), block=32))
+    assert (right.status, right.findings) == ("ok", ())
+    assert run(checks, task, samples.rows(body.replace("FROM", "16"), block=32)).status == "incorrect"
 
 
 def test_one_barrier_in_a_loop_is_not_divergent(checks: LocalExecutor) -> None:

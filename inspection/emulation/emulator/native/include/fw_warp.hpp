@@ -37,12 +37,13 @@ struct Shuffle {
     Move move;
 };
 
-/// Gives each lane another one's value; from a lane that is not there comes what no kernel may rely on.
+/// Gives each lane another one's value; from a lane that is not there comes what no kernel may rely on. Masks may name
+/// lanes that have returned, since Volta, but a maximum hides what comes from there if it is small or not a number.
 template <class T>
 FW_QUIET void shuffle_lanes(void** lanes) {
     T from[32];
     for (int i = 0; i < 32; i++) {
-        __builtin_memset(static_cast<void*>(&from[i]), 0xFF, sizeof(T));
+        __builtin_memset(static_cast<void*>(&from[i]), fw_garbage(), sizeof(T));
         if (lanes[i]) from[i] = static_cast<Shuffle<T>*>(lanes[i])->value;
     }
     for (int i = 0; i < 32; i++) {
