@@ -104,7 +104,7 @@ class CellBench(Bench):
         self.spins = self._cuda and may_spin()
         self.round_trip_s = self._turn_s = self._flushes_s = self._least_s = 0.0
         self._copy = Copy(0.0)
-        self._bursting, self._index, self._last = False, 0, 0
+        self._bursting, self._index, self._last, self._spoils = False, 0, 0, False
         self.ready: dict[Arm, list[Readying]] = {}
         judge_cores, self._cell_cores = cores.divide() if self.spins else (frozenset[int](), frozenset[int]())
         if judge_cores:
@@ -119,7 +119,7 @@ class CellBench(Bench):
             arm: _Side(kernel, -1 if self._cuda else arena.memfd(arm, self.size))
             for arm, kernel in zip(ARMS, (job.anchor, job.candidate), strict=True)
         }
-        self._fetches = self._sides["candidate"].is_module
+        self.fetches = self._sides["candidate"].is_module
         # The judge maps nothing before all cells exist: a candidate inherits no secret, and no other cell's memory.
         # The anchor is confined as the candidate is, so that neither is slower for it.
         pids: set[int] = set()
@@ -255,7 +255,8 @@ class CellBench(Bench):
         # What the reference leaves of its state is copied out as a candidate's is, though nobody asks for it: that
         # takes time.
         states = _states(problem, weights)
-        return ModuleRunner(call, slots, places, wait, flushes, states=states, changes=problem.state)
+        written = self.signatures[index].written
+        return ModuleRunner(call, slots, places, wait, flushes, states=states, changes=problem.state, written=written)
 
     def stage(self, index: int) -> Stage:
         self._question()
@@ -279,10 +280,10 @@ class CellBench(Bench):
             self.job.task.tolerance,
             buffers["anchor"],
             written=self.signatures[index].written,
-            aliases=None if self._fetches else self.signatures[index].aliases,
+            aliases=None if self.fetches else self.signatures[index].aliases,
             guards=layout_guards(self._sides["candidate"].arena, self.layouts[index]),
             perturb=self.job.task.perturb,
-            state_in_place=not self._fetches,
+            state_in_place=not self.fetches,
             lean=self.plans[index].lean,
         )
         self._synchronize()
@@ -295,7 +296,7 @@ class CellBench(Bench):
         self._turn_s = (time.perf_counter() - start) / ROUND_TRIPS
         self.round_trip_s = median(trips)
         self._copy = Copy(copy_seconds(stage))
-        self._witness = Witness(self, stage, copy_s=self._copy.judges_s if self._fetches else 0.0)
+        self._witness = Witness(self, stage, copy_s=self._copy.judges_s if self.fetches else 0.0)
         return stage
 
     def _compared(
@@ -303,9 +304,9 @@ class CellBench(Bench):
     ) -> dict[str, torch.Tensor]:
         """Return the buffers of a kernel's parameters where it leaves the reference's state, by name."""
         states = _states(problem, weights)
-        if kernel is None or (kernel.language == "python") != self._fetches:
+        if kernel is None or (kernel.language == "python") != self.fetches:
             return {}
-        if self._fetches:
+        if self.fetches:
             return states
         taken = set(find_plan(kernel.manifest, self.workloads[index].name).params.values())
         return {name: buffer for name, buffer in states.items() if name in taken}
@@ -378,12 +379,17 @@ class CellBench(Bench):
         self._synchronize()
         hertz = self._probe.hertz() if self._probe is not None else 0.0
         cell = self._roused(stage, arm, slot)
-        offset = self._draw_place(arm) if self._fetches else 0
+        offset = self._draw_place(arm) if self.fetches else 0
         raw, extra = cell.call(cell_process.RUN, self.timeout, slot), self.round_trip_s
-        if self._fetches:
+        if self.fetches:
             # A module's call lasts until its output is there: what it puts off is paid for all the same.
             # No more is taken off for copying than the call took: who leaves all work to the copy gains nothing.
             copying = min(self._copy.seconds, max(0.0, raw - extra)) if self._sides[arm].is_module else 0.0
+            if self._spoils:
+                self._rest(cell)  # or it would go on with inputs that are there still
+                stage.spoil_inputs(slot)
+                self._synchronize()
+                self.awake(arm)
             fetched = cell.deliver(self.timeout, offset=offset)
             if arm == "anchor":
                 self._copy.saw(fetched - self.round_trip_s)
@@ -393,6 +399,19 @@ class CellBench(Bench):
         # A call hardly longer than a call of nothing has no time to speak of.
         seconds = max(raw - extra, raw / 10)
         return lambda: (seconds, hertz)
+
+    def try_spoilt(self, stage: Stage, slot: int) -> None:
+        """Take inputs away between a call and the fetching of its result, or the last pass could be made there.
+
+        The copy, which a candidate's own code makes, is taken off a call's time.
+        """
+        self._spoils = self.fetches and not self._bursting
+        try:
+            super().try_spoilt(stage, slot)
+        finally:
+            spoilt, self._spoils = self._spoils, False
+        if spoilt:
+            stage.restore_inputs(slot)
 
     def _burst(self, stage: Stage, arm: Arm, slot: int) -> Callable[[], Sample]:
         """Run every slot once, each on inputs that it has not seen, and return the seconds of one call.
@@ -481,7 +500,7 @@ class CellBench(Bench):
         if self._bursting:
             offset = self._draw_place("candidate")
             self.awake("candidate").deliver(self.timeout, self._last, offset)
-        elif not self._fetches:
+        elif not self.fetches:
             candidate = self.awake("candidate")
             candidate.deliver(self.timeout)
             self._rest(candidate)

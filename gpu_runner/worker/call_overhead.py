@@ -17,6 +17,8 @@ LEAST_S = 5e-5
 """Seconds below which nothing is made of a difference."""
 CHANCE = 1e-3
 """Probability by chance below which a candidate's late calls count."""
+PUNCTUAL = 20
+"""Calls in time that are added to the anchor's: late ones are known to be few, and some anchors have few calls."""
 LEAST_FETCHES, FETCHES = 3, 15
 """Results of the anchor that have to be fetched before that says what copying takes, and how many of the last count."""
 MOST_COPYING = 3.0
@@ -48,7 +50,7 @@ def works_early(candidate: Sequence[Readying], anchor: Sequence[Readying]) -> st
         late, others_late = ([r for r in arm if _is_late(r, field, usual)] for arm in (candidate, anchor))
         if len(late) < share * len(candidate):
             continue
-        if _chance(len(late), len(candidate), len(others_late), len(anchor)) < CHANCE:
+        if _chance(len(late), len(candidate), len(others_late), len(anchor) + PUNCTUAL) < CHANCE:
             taken = median(getattr(r, field) for r in late)
             others = median(usual[r.follows_other] for r in late)
             return (

@@ -166,7 +166,7 @@ class Judge:
 
     def _try(self, bench: Bench, stage: Stage, slot: int) -> float:
         stage.prepare(slot)
-        bench.sample(stage, "candidate", slot)()
+        bench.try_spoilt(stage, slot)
         return self._verify(bench, stage, slot)
 
     def _verify(self, bench: Bench, stage: Stage, slot: int) -> float:

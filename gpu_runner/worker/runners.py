@@ -60,7 +60,7 @@ class ModuleRunner:
     `outputs` are the judge's buffers at each offset that they may have; `offset` says where the next result goes.
     `flushes` are buffers, one per slot, that `burst` writes before each call, larger than the L2 cache. `states` are
     the judge's buffers for the state that the reference `changes`: a module's tensors of these names are put back
-    before each call and copied out after it.
+    before each call and copied out after it. Inputs but those at `written` may be overwritten once a call has ended.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class ModuleRunner:
         flushes: Sequence[torch.Tensor] = (),
         states: Mapping[str, torch.Tensor] | None = None,
         changes: Sequence[str] = (),
+        written: Sequence[int] = (),
     ) -> None:
         self.model, self.slots, self.outputs, self.wait, self.flushes = model, slots, outputs, wait, flushes
         self._results: dict[int, list[torch.Tensor]] = {}
@@ -81,6 +82,8 @@ class ModuleRunner:
         module = model.module if isinstance(model, OnNest) else model
         self._state = State(module, changes) if changes and isinstance(module, torch.nn.Module) else None
         self._states = states or {}
+        kept = [t for values in slots for i, t in enumerate(tensors_of(values)) if i not in written]
+        self._spoilt = [(t.data_ptr(), t.data_ptr() + t.nbytes) for t in kept]
 
     def ready(self, seed: int | None) -> None:
         """Make the next call like all others: put the state back, and seed torch; before the clock starts."""
@@ -91,10 +94,14 @@ class ModuleRunner:
         self.wait()
 
     def run(self, slot: int) -> None:
-        """Call forward, make views in its result tensors of their own, and wait for it."""
+        """Call forward, make views in its result and parts of inputs tensors of their own, and wait for it."""
         self._last = slot
-        self._results[slot] = self._call(slot)
+        self._results[slot] = [r.clone() if self._lies_in_inputs(r) else r for r in self._call(slot)]
         self.wait()
+
+    def _lies_in_inputs(self, result: torch.Tensor) -> bool:
+        start = result.data_ptr()
+        return any(start < end and begin < start + result.nbytes for begin, end in self._spoilt)
 
     def _call(self, slot: int) -> list[torch.Tensor]:
         # Here and not when the result is fetched: what a view puts off is part of the call.

@@ -30,6 +30,8 @@ MOST_SHIFTS = 8
 """Shifts of inputs after which they are drawn anew: to compare, all have to be made again."""
 CHEAP_DRAW_S = 0.005
 """A draw of inputs that takes no longer is made anew for every timed call."""
+_RUN_BYTES = 64
+"""Bytes of inputs that stay together where they are changed: what a processor reads at once."""
 _PIECE = 1 << 24
 """Elements that are shifted at a time where memory is short."""
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -181,7 +183,7 @@ class Stage:
         return digests[0] == digests[1], min(seconds), shiftable
 
     def touch(self, slot: int, arm: str = "candidate") -> None:
-        """Shift the float inputs by a random distance and shrink each element by up to 1.6 %.
+        """Draw the float inputs anew from their own values, in runs of a cache line, each shrunk by up to 1.6 %.
 
         No result of an earlier call is right any more: enough, at little cost, against results kept by address or by a
         look at single elements, sums or extremes. Rows stay whole where the reference returns integers, because ties
@@ -493,16 +495,28 @@ def _changes(tensor: torch.Tensor) -> bool:
 
 
 def _shift(tensor: torch.Tensor, distance: int, shrunk: float, *, pieces: bool, rows: bool) -> None:
-    """Shift the elements (or whole rows), all of them or each piece in itself, and shrink each by its own bits.
+    """Draw short runs anew from among themselves (or rows in another order), and shrink each element by its own bits.
 
-    One factor for all of them would show: a norm or a sum of what was shifted is the old one, shrunk.
+    `distance` seeds it. Runs lie in a cache line: where all moved alike, a look at one place told where the largest
+    were. One factor for all would show, too: a norm or a sum of what was shifted is the old one, shrunk.
     """
     flat = tensor.view(-1)
     unit = tensor.shape[-1] if rows and tensor.dim() > 1 else 1
+    run = unit if unit > 1 else max(1, _RUN_BYTES // tensor.element_size())
     width = 8 * tensor.element_size()
     odd = distance % 2 ** (width - 2) * 2 + 1
+    chance = torch.Generator(tensor.device).manual_seed(distance)
     for piece in flat.split(max(_PIECE // unit, 1) * unit if pieces else flat.numel()):
         rolled = piece.roll((distance % max(1, piece.numel() // unit - 1) + 1) * unit)
+        if (count := piece.numel() // run) > 1:
+            # Rows may not come twice: a candidate could tell, and elements that were apart would be equal.
+            order = (
+                torch.randperm(count, generator=chance, device=tensor.device)
+                if rows
+                else torch.randint(count, (count,), generator=chance, device=tensor.device)
+            )
+            runs = rolled[: count * run].view(count, run)
+            runs.copy_(runs.index_select(0, order))
         for part in rolled.split(_PIECE):
             chosen = (part.view(_BITS[part.element_size()]) * odd >> (width - 8)).float()  # -128 to 127
             part.mul_(chosen.mul_(-1 / 2**15).add_(shrunk - 1 / 256))

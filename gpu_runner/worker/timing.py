@@ -57,7 +57,7 @@ class Bench(ABC):
     """Base of the ways to run and time a candidate: in cells, or by the trusted launcher on the GPU.
 
     `anchor_outputs` is for an anchor that is a kernel, not the reference. `asks_before_timing` has the judge wait for
-    the controller before the first workload is timed.
+    the controller before the first workload is timed. `fetches` says that a call's result is fetched within its time.
     """
 
     tier: Tier
@@ -65,6 +65,7 @@ class Bench(ABC):
     conditions: tuple[Condition, ...] = ()
     asks_before_timing: bool = False
     anchor_outputs: Sequence[torch.Tensor] | None = None
+    fetches: bool = False
 
     def __init__(self, job: MeasureJob) -> None:
         self.job, self.workloads, self.signatures = job, job.workloads, job.signatures
@@ -81,6 +82,10 @@ class Bench(ABC):
     @abstractmethod
     def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
         """Run one arm on a slot; the returned function gives the sample, and may wait for the device."""
+
+    def try_spoilt(self, stage: Stage, slot: int) -> None:
+        """Run the candidate on a slot; where a call ends with fetching its result, its inputs go bad before that."""
+        self.sample(stage, "candidate", slot)()
 
     @abstractmethod
     def deliver(self) -> None:
@@ -245,6 +250,16 @@ class Schedule:
                 self.verify_s = time.perf_counter() - start
         for arm, sample in pending:
             self._keep(arm, sample())
+        if self.bench.fetches and self.chance.random() < share:
+            self._spoilt(slot)
+
+    def _spoilt(self, slot: int) -> None:
+        """Compare a call that is like the timed ones, but loses its inputs before its result is fetched."""
+        self.stage.renew(slot, "candidate")
+        for arm in ("anchor", "candidate"):
+            self.stage.prepare(slot, arm)
+        self.bench.try_spoilt(self.stage, slot)
+        self.worst = max(self.worst, self.verify(slot))
 
     def _control(self) -> None:
         slot = self.chance.randrange(self.stage.slot_count)

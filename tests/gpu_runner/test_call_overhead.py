@@ -52,6 +52,12 @@ def test_nor_is_one_whose_anchor_was_slow_in_some_calls() -> None:
     assert "works before its calls" in works_early(readying((40, 9e-4, 8e-4)), disturbed)
 
 
+def test_nor_is_one_with_few_calls_of_which_some_are_late() -> None:
+    anchor = readying((5, 1e-4, 0.8e-4), follows_other=False) + readying((10, 1.5e-4, 1.2e-4))
+    assert "before 6 of 15" in works_early(readying((6, 9e-4, 8e-4), (9, 1.5e-4, 1.2e-4)), anchor)
+    assert works_early(readying((4, 9e-4, 8e-4), (11, 1.5e-4, 1.2e-4)), anchor) == ""
+
+
 def test_one_whose_anchor_was_as_often_late_is_believed() -> None:
     disturbed = readying((28, 1.5e-4, 1.2e-4), (12, 9e-4, 9e-4))
     assert works_early(readying((13, 1.5e-4, 1.2e-4), (7, 9e-4, 9e-4)), disturbed) == ""

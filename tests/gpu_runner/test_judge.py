@@ -27,7 +27,7 @@ class Scripted:
     conditions: tuple[Condition, ...] = ()
     slot_count = 2
     workloads = (Workload("only"),)
-    asks_before_timing = False
+    asks_before_timing = fetches = False
 
     def __init__(self, anchor: Sequence[Any] | None = None, wrong: Callable[[list[str]], bool] | None = None) -> None:
         self.asked: list[str] = []
@@ -58,6 +58,9 @@ class Scripted:
     def sample(self, stage: object, arm: str, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
         self.asked.append(arm)
         return lambda: (1e-4, 0.0)
+
+    def try_spoilt(self, stage: object, slot: int) -> None:
+        self.sample(stage, "candidate", slot)
 
     def choose_mode(self, stage: object, longest_s: float) -> str:
         return "call"

@@ -33,7 +33,8 @@ class Recorded:
     slot_count = 2
     workloads = (Workload("only"),)
 
-    def __init__(self) -> None:
+    def __init__(self, *, fetches: bool = False) -> None:
+        self.fetches = fetches
         self.asked: list[tuple[str, str]] = []
 
     def sample(self, stage: Stage, arm: Arm, slot: int, condition: Condition = "cold") -> Callable[[], Sample]:
@@ -74,6 +75,17 @@ def test_blocks_are_mirrored_and_begin_with_either_arm() -> None:
     assert len(orders) == BLOCKS
     assert set(orders) == {"ABBA", "BAAB"}
     assert 0.3 < orders.count("ABBA") / BLOCKS < 0.7
+
+
+def test_some_calls_between_blocks_lose_their_inputs_where_results_are_fetched() -> None:
+    """They are on new inputs and compared, and their seconds are not kept."""
+    bench = Recorded(fetches=True)
+    schedule = scheduled(bench, looks=(BLOCKS,), time_s=60.0, verify=bench.verify, ask=lambda _: "enough")
+    assert len(schedule.run().candidate_s) == 2 * BLOCKS
+    asked = [name for name, _ in bench.asked]
+    spoilt = [i for i, name in enumerate(asked) if name == "try_spoilt"]
+    assert 1 <= len(spoilt) < BLOCKS / 4
+    assert all(asked[i - 3 : i + 2] == ["renew", "prepare", "prepare", "try_spoilt", "verify"] for i in spoilt)
 
 
 def test_controls_lie_between_the_blocks() -> None:
