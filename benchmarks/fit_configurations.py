@@ -4,7 +4,7 @@
 
 Reads `pool/configurations.parquet` (`record_configurations.py`). Kernels are left out in `FOLDS` groups, each with all
 of its calls, on all cards; how much of the trees' correction counts for them is chosen by the kernels of other groups.
-`--write` also fits to everything and writes `tuning/learned.npz`.
+`--write` writes trees that are fitted to all of them, but `UNSEEN`, into `tuning/learned.npz`.
 
 Figures, each a geometric mean or a median over spaces: `share.0`, the best time over that of the configuration forecast
 fastest; `share.8`, over the best of the first eight; `needed`, how many of them until one is within 5 % of the best.
@@ -12,9 +12,9 @@ Configurations that do not compile or do not fit are passed over, as tuning pass
 without compiling, and again the best `COMPILED` of them with the compiler's facts. `…_fed_back` measures `FIRST`, and
 goes on by forecasts that these have corrected (`tuning/feedback.py`); `gain` says what that adds to `share.8`. Most
 rates of physics were chosen on every second kernel by name, and `not_chosen_on` is of the others alone; two were chosen
-on all of the older ones. `unseen` judges trees that were fitted to these on the kernels that were recorded last, which
-no choice had seen. Beside them stand physics alone (a roofline with waves), random order (its expectation) and the
-author's order; and searches and rules of others (`configuration_baselines.py`), whose figures are left as they are.
+on all of the older ones. `unseen` judges these trees on the kernels that were recorded last. Beside them stand physics
+alone (a roofline with waves), random order (its expectation) and the author's order; and searches and rules of others
+(`configuration_baselines.py`), whose figures are left as they are.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ COMPILED, FOLDS = 24, 9
 UNSEEN = ("attention_varlen", "attention_decode_fp8", "gemm_grad_weight", "chunk_hidden", "rmsnorm_gated")
 """Kernels that were recorded after all rules and rates had been chosen."""
 FIRST = 4
-OTHERS = ("searches", "published")
-"""Keys that `configuration_baselines.py` writes."""
+OTHERS = ("searches", "published", "unseen", "unseen_before")
+"""Keys that others write: `configuration_baselines.py`, `--unseen`, and of versions before."""
 RESAMPLED = 10_000
 WORST = 4.0
 """Octaves behind the best beyond which nothing is told apart."""
@@ -98,11 +98,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--write", action="store_true", help="write the fitted trees into the package")
+    parser.add_argument("--unseen", action="store_true", help="judge the kernels that were recorded last alone")
     chosen = parser.parse_args()
     spaces = read(POOL)
-    shares = judge(spaces, chosen.out)
+    known, new = ([s for s in spaces if (s.kernel in UNSEEN) == last] for last in (False, True))
+    shares = json.loads(chosen.out.read_text())["share_of_trees"] if chosen.unseen else judge(known, chosen.out)
+    trees = {name: scaled(fitted(known, compiled), shares[name]) for compiled, name in forecasts.SETS.items()}
+    found = json.loads(chosen.out.read_text()) | ({"unseen": unseen(new, *trees.values())} if new else {})
+    write(chosen.out, found | headline(found))
     if chosen.write:
-        write_learned(spaces, shares)
+        write_learned(trees, len(known))
+
+
+def headline(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of what `forewarp tune` does: two stages, the last four of eight by corrected forecasts."""
+    two, fed, gemm = found["two_stages"], found["two_stages_fed_back"], found["gemm"]["two_stages_fed_back"]
+    return {
+        "share": {"0": two["share"]["0"], "8": fed["share"]["8"]},
+        "needed": fed["needed"],
+        "needed_gemm": gemm["needed"],
+        "share_h100": found["h100_trained_without"]["two_stages"]["share"],
+    }
 
 
 def read(path: Path) -> list[Measured]:
@@ -167,19 +183,18 @@ def fitted(spaces: Sequence[Measured], compiled: bool) -> Trees:
     return grow(x, y, SETTINGS, ROUNDS, weight=shares * len(y), seeds=SEEDS)
 
 
-def write_learned(spaces: Sequence[Measured], shares: Mapping[bool, float]) -> None:
-    """Write trees fitted to all spaces into the package, with shares of them; the same spaces give the same bytes."""
+def write_learned(trees: Mapping[str, Trees], spaces: int) -> None:
+    """Write trees that were fitted to so many spaces into the package; the same spaces give the same bytes."""
     digest = hashlib.sha256(POOL.read_bytes()).hexdigest()
-    said = {"version": time.strftime("%Y.%m.%d"), "spaces": len(spaces), "data_sha256": digest}
+    said = {"version": time.strftime("%Y.%m.%d"), "spaces": spaces, "data_sha256": digest}
     arrays: dict[str, Any] = {"said": np.frombuffer(json.dumps(said).encode(), np.uint8)}
-    for compiled, name in forecasts.SETS.items():
-        trees = fitted(spaces, compiled)
-        arrays |= scaled(trees, shares[compiled]).arrays(name)
+    for name, own in trees.items():
+        arrays |= own.arrays(name)
     with forecasts.LEARNED.open("wb") as file:
         np.savez_compressed(file, **arrays)
 
 
-def judge(spaces: Sequence[Measured], out: Path) -> dict[bool, float]:
+def judge(spaces: Sequence[Measured], out: Path) -> dict[str, float]:
     """Write how well each kernel's configurations are ordered by trees that were fitted without it.
 
     Returns the share of the trees' correction that is best for all kernels, without and with the compiler's facts.
@@ -203,6 +218,7 @@ def judge(spaces: Sequence[Measured], out: Path) -> dict[bool, float]:
             | {name: figures([s], [found[-1]]) for name, found in orders.items()}
             | {"random": at_random(s)}
         )
+    named = {forecasts.SETS[compiled]: share for compiled, share in shares.items()}
     h100 = [s for s in spaces if s.card == "h100"]
     not_chosen_on = sorted({s.kernel for s in spaces})[1::2]
     result: dict[str, Any] = {
@@ -220,14 +236,13 @@ def judge(spaces: Sequence[Measured], out: Path) -> dict[bool, float]:
             name: figures(*chosen(spaces, found, lambda s: s.kernel.startswith("gemm_bf16")))
             for name, found in orders.items()
         },
-        "unseen": unseen(spaces),
-        "share_of_trees": {forecasts.SETS[compiled]: share for compiled, share in shares.items()},
+        "share_of_trees": named,
         "rank_1000_s": rank_seconds(spaces),
         "rows": rows,
     }
     before = json.loads(out.read_text()) if out.exists() else {}
     write(out, result | {name: before[name] for name in OTHERS if name in before})
-    return shares
+    return named
 
 
 def every_order(s: Measured, cold: Trees, warm: Trees) -> dict[str, list[int]]:
@@ -238,31 +253,23 @@ def every_order(s: Measured, cold: Trees, warm: Trees) -> dict[str, list[int]]:
     return dict(zip(names, ordered(s, cold, warm), strict=True)) | plain | dict(fed)
 
 
-def unseen(spaces: Sequence[Measured]) -> dict[str, Any]:
-    """Return the figures of the kernels that were recorded last, by what was fitted to all others."""
-    known, new = ([s for s in spaces if (s.kernel in UNSEEN) == last] for last in (False, True))
-    if not new:
-        return {}
-    _, shares = tempered(known, left_out(known))
-    cold, warm = (scaled(fitted(known, compiled), shares[compiled]) for compiled in (False, True))
+def unseen(new: Sequence[Measured], cold: Trees, warm: Trees) -> dict[str, Any]:
+    """Return the figures of kernels that were fitted to nothing."""
     orders: dict[str, list[list[int]]] = {}
     for s in new:
         for name, order in every_order(s, cold, warm).items():
             orders.setdefault(name, []).append(order)
+    attention = {n: figures(*chosen(new, o, lambda s: s.kernel.startswith("attention"))) for n, o in orders.items()}
     return {
         "kernels": len({s.kernel for s in new}),
         "spaces": len(new),
         "configurations": sum(len(s.us) for s in new),
         **{name: figures(new, found) for name, found in orders.items()},
         "random": averaged([at_random(s) for s in new]),
-        "attention": {
-            name: figures(*chosen(new, found, lambda s: s.kernel.startswith("attention")))
-            for name, found in orders.items()
-        },
+        "attention": attention,
         "rows": [
-            {"kernel": s.kernel, "call": json.loads(s.call), "configurations": len(s.us)}
+            {"kernel": s.kernel, "call": json.loads(s.call), "configurations": len(s.us), "random": at_random(s)}
             | {name: figures([s], [found[place]]) for name, found in orders.items()}
-            | {"random": at_random(s)}
             for place, s in enumerate(new)
         ],
     }

@@ -26,6 +26,7 @@ import contextlib
 import hashlib
 import importlib
 import json
+import math
 import os
 import random
 import shutil
@@ -74,6 +75,7 @@ def main() -> None:
     parser.add_argument("--table", type=Path, help="vLLM's own table for this card")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--dry-run", default="", metavar="CARD")
+    parser.add_argument("--replay", action="store_true", help="choose again among what --out has times of, on no GPU")
     parser.add_argument("--write", type=Path, metavar="FOLDER")
     parser.add_argument("--child", default="", help="used by this script: what a child of it does, as JSON")
     chosen = parser.parse_args()
@@ -83,6 +85,8 @@ def main() -> None:
         tokens = [int(n) for n in chosen.tokens.split(",")]
         if chosen.child:
             child(folder, json.loads(chosen.child))
+        elif chosen.replay:
+            replay(chosen.kernel, folder, tokens, chosen.out)
         elif chosen.dry_run:
             dry_run(folder, tokens, chosen.dry_run, table_of(chosen.table))
         elif not chosen.write:
@@ -326,6 +330,44 @@ def dry_run(folder: Path, tokens: Sequence[int], card: str, table: dict[int, dic
             print(f"  {number}. {as_named(both.configs[place])}")
         if count in table and (place := both.place(table[count])) is not None:
             print(f"  {order.index(place) + 1}. {as_named(both.configs[place])} is vLLM's choice")
+
+
+def replay(kernel: Path, folder: Path, tokens: Sequence[int], out: Path) -> None:
+    """Add to a file of results what is found among the configurations that it has times of."""
+    from forewarp.gpu_runner.devices import known_targets
+
+    state = json.loads(out.read_text())
+    target = known_targets()["h100" if "H100" in state["device"] else "h200"]
+    found = {str(n): replayed(BothProducts(folder, n), target, times_of(state["batches"][str(n)])) for n in tokens}
+    state["replayed"] = {"kernel": hashlib.sha256(kernel.read_bytes()).hexdigest()} | found
+    print(json.dumps(state["replayed"], indent=1))
+    out.write_text(json.dumps(state, indent=1) + "\n")
+
+
+def times_of(batch: dict[str, Any]) -> dict[int, float]:
+    """Return the microseconds of all configurations that have a time, by place."""
+    return {int(place): us for place, us in batch["all"].items() if us}
+
+
+def replayed(both: BothProducts, target: Any, us: dict[int, float]) -> dict[str, float]:
+    """Return how far the best of so many measured is from the best of all that have times, forecast without compiling.
+
+    `eight` measures in one step, the others correct the forecasts after their first half, as `forewarp tune` does.
+    """
+    from forewarp.tuning import feedback, physics
+    from forewarp.tuning.space import Configuration
+
+    seconds, places = both.seconds(target), list(us)
+    times = np.array([us[p] for p in places])
+    order = physics.fastest_first(np.array([seconds[p] for p in places]))
+    octaves = np.log2([seconds[p] for p in places])
+    configurations = [Configuration.of(both.configs[p]) for p in places]
+    found: dict[str, float] = {"first": times[order[0]], "eight": times[order[:8]].min()}
+    for name, half in (("four_and_four", 4), ("eight_and_eight", 8)):
+        measured = {i: math.log2(times[i] / 1e6) for i in order[:half]}
+        then = feedback.following(order, octaves, configurations, measured)[:half]
+        found[name] = times[[*measured, *then]].min()
+    return {name: float(value / times.min()) for name, value in found.items()}
 
 
 class Bench:

@@ -5,7 +5,7 @@
 A line per kernel, workload and choice, with what the compiler says of it, written as soon as a workload is measured. Of
 more than `--most` choices as many are drawn, the same on every machine; the first is the file's own. Seven samples
 each, in rounds of random order, each launch behind a flush of the L2 cache; what takes over twice the best time after
-two rounds gets no more.
+two rounds gets no more. `--assemble FILE` makes `pool/templates.parquet` of them.
 """
 
 from __future__ import annotations
@@ -178,6 +178,24 @@ def measure(task: Task, workload: Any, rows: list[Row], driver: Launcher) -> Non
                 choice.row["samples"].append(round(begin.elapsed_time(end) * 1e3, 3))
 
 
+def assemble(lines: Path, out: Path) -> None:
+    """Write recorded rows as a Parquet file, with medians in microseconds."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [json.loads(line) for line in lines.read_text().splitlines()]
+    for row in rows:
+        samples = row.pop("samples")
+        us = statistics.median(samples) if len(samples) > 2 else min(samples, default=None)
+        row |= {"us": us, "samples": len(samples), "registers": row.get("code", {}).get("registers")}
+        for name in ("values", "grid", "block", "code", "occupancy"):
+            row[name] = json.dumps(row.get(name))
+    # The mark tells readers of the folder's pools that this file is none.
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    pq.write_table(pa.table(columns).replace_schema_metadata({"forewarp.configurations": "1"}), out, compression="zstd")
+
+
 def main() -> None:
     """Compile all choices side by side, and measure a workload as soon as its kernel is compiled."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -187,7 +205,11 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=120)
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) - 1))
     parser.add_argument("--target", default="", help="compile for this card, and measure nothing")
+    parser.add_argument("--assemble", type=Path, help="JSON lines to make a Parquet file of")
     args = parser.parse_args()
+    if args.assemble:
+        assemble(args.assemble, args.out)
+        return
     until = time.monotonic() + args.seconds
     executor = LocalExecutor(devices.known_targets()[args.target] if args.target else devices.choose("cuda"))
 

@@ -28,8 +28,8 @@ Shares of the whole grid in its order would mostly be the first of an axis, whos
 """
 SECTOR = 32
 """Bytes that a load moves at least."""
-LINE = 128
-"""Bytes next to one another beyond which more make a load no faster."""
+LINE, SCATTER = 128, 0.3
+"""Bytes next to one another beyond which more make a load no faster, and the power of them by which fewer cost."""
 WARP, NEIGHBOURS = 32, 4
 """Threads of a warp, and neighbouring elements that each of them has."""
 ROWS, COLUMNS = 16, 8
@@ -361,10 +361,12 @@ class _Walker:
         if np.any(share > 0):
             self._names, self._weight = taken, before * share
             self._body(s.body)
+            taken = self._names  # a branch within has replaced them
         other = dict(names)
         if np.any(share < 1):
             self._names, self._weight = other, before * (1.0 - share)
             self._body(s.orelse)
+            other = self._names
         self._weight = before
         self._names = _merged(taken, other, share)
 
@@ -650,7 +652,7 @@ class _Walker:
             whole = np.ceil(np.maximum(run, tile.item) / SECTOR) * SECTOR / np.maximum(run, tile.item)
             sector = "stored_sectors" if name == "store" else "sectors"
             self.work.add(self.work.amounts, sector, weighted * whole)
-            self.work.add(self.work.amounts, "runs", weighted * whole * np.minimum(run, LINE))
+            self.work.add(self.work.amounts, "scattered", weighted * whole * (np.minimum(run, LINE) / LINE) ** -SCATTER)
         self.work.most("tile", tile.elements)
         if name == "store":
             return None

@@ -28,7 +28,7 @@ WORST = 6.0
 """Octaves over the fastest, beyond which physics tells nothing apart."""
 _ABSOLUTE = {
     *("programs", "warps", "stages", "barriers", "iterations", "dot_m", "dot_n", "dot_k"),
-    *("staged_bytes", "held_bytes", "tile", "run", "imbalance"),
+    *("staged_bytes", "held_bytes", "tile", "imbalance"),
 }
 """Amounts of which the size itself counts, not only the size beside other configurations'."""
 

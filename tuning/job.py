@@ -338,6 +338,8 @@ class _File:
             raise NoCall("; ".join([known, *self._loaded.problems]))
         if "(" not in text and _required(function):
             return self._guessed(name)
+        if isinstance(function, type) and issubclass(function, torch.autograd.Function):
+            function = function.apply
         try:
             node = ast.parse(text, mode="eval").body
             given = node if isinstance(node, ast.Call) else ast.Call(node, [], [])

@@ -53,7 +53,6 @@ SPILL = 0.5
 BASE_REGISTERS = 28.0
 POINTER_REGISTERS = 2.0
 ATOMIC = 0.25
-RUN = 0.3
 WARPS, DOT_WARPS = 16.0, 10.0
 """Rates set by hand, `TENSOR` to `DOT_WARPS`: seconds, shares of peak rates, and exponents.
 
@@ -102,7 +101,7 @@ class LaunchTotals:
     held_bytes: Numbers
     tile: Numbers
     held: Numbers
-    run: Numbers
+    scattered_bytes: Numbers
     imbalance: Numbers
 
 
@@ -188,7 +187,7 @@ def amounts(space: Space) -> LaunchTotals:
         held_bytes=amount("carried"),
         tile=amount("tile"),
         held=amount("held"),
-        run=mean(work.get("runs")) / np.maximum(mean(work.get("sectors")) + mean(work.get("stored_sectors")), 1e-9),
+        scattered_bytes=total(work.get("scattered")),
         imbalance=spread(sum(work.loads.values(), np.zeros(work.count))),
     )
 
@@ -244,13 +243,12 @@ def times(a: LaunchTotals, target: Target, facts: CompilerFacts | None = None) -
     operations = operations + EXCHANGED * a.exchanged
     per_iteration = np.where(a.iterations > 0.5, np.maximum(a.iteration_bytes, 1.0), a.moved_bytes / a.programs)
     flight = np.clip(resident * per_iteration * pipelined / FLIGHT_BYTES, 0.02, 1.0)
-    contiguous = np.minimum(1.0, a.run / counting.LINE + 1e-3) ** RUN
     barrier = BARRIER_S * (1 + BARRIER_WARPS * a.warps)
     parts = {
         "tensor": a.tensor_flops / tensor_rate / TENSOR / np.maximum(shape, 1e-3) * uneven,
         "arithmetic": operations / (vector_rate * ALU) * uneven / busy,
         "memory": a.unique_bytes / (bandwidth * DRAM_SHARE) * np.maximum(1.0, uneven / 4) / np.sqrt(flight),
-        "cache": a.sector_bytes / (bandwidth * CACHE) * uneven / contiguous,
+        "cache": a.scattered_bytes / (bandwidth * CACHE) * uneven,
         "waiting": rounds * (BLOCK_S + a.iterations * LATENCY_S / pipelined + a.barriers * barrier + a.dots * DOT_S),
         "spilling": spills * 8 * threads * a.programs * np.maximum(1.0, a.iterations) / (bandwidth * SPILL),
     }

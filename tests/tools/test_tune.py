@@ -457,6 +457,23 @@ def test_tensors_of_a_call_are_named_and_take_no_memory(library: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_function_of_autograd_is_applied(kernel: Path, tmp_path: Path) -> None:
+    path = tmp_path / "function.py"
+    more = """
+
+class Applied(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return run(x.numel())
+"""
+    path.write_text(kernel.read_text() + more)
+    request = TuneRequest(
+        file=str(path), calls=["Applied.apply(float32[64, 128])"], target="h200", compile=0, measure=0
+    )
+    assert [k.call for k in tune_file(request).kernels] == ["Applied.apply(float32[64, 128])"]
+
+
+@pytest.mark.slow
 def test_a_kernel_that_is_not_launched_again_keeps_its_forecasts_and_does_not_end_the_others(tmp_path: Path) -> None:
     path = tmp_path / "scale.py"
     path.write_text(
