@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     streams.use_utf8(arguments)
     given = _with_verb(sys.argv[1:] if arguments is None else arguments)
     streams.survive_any_text(given)
-    with signals.hangup_as_interrupt():
+    with signals.ends_as_interrupts():
         return _run(given)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from forewarp.cli.options import HERE, PlaceOptions, Switch
 from forewarp.core.errors import UsageError
 from forewarp.core.files import writing
 from forewarp.mcp_server.options import ServerOptions
+from forewarp.tools import signals
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -88,10 +90,13 @@ def _serve(options: ServerOptions, http: str | None, host_names: tuple[str, ...]
     if not options.folder().is_dir():
         raise UsageError(f"the workspace {options.folder()} is no folder", hint="pass --workspace DIR")
     if http is None:
+        signals.end_at_once(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # reading stdin cannot be interrupted
         _build(options).run()
         return exits.OK
     from forewarp.mcp_server import http as over_http
 
+    if signals.heeds_hangup():
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))  # which uvicorn ends by
     host, port = over_http.address(http)
     over_http.serve(_build(options), host, port, os.environ.get("FOREWARP_MCP_TOKEN", ""), host_names)
     return exits.OK

@@ -1,4 +1,4 @@
-"""Ctrl-C and a closed terminal: both end work with what there is so far; to a closed terminal nothing is written."""
+"""Ctrl-C, SIGTERM and a closed terminal: they end work with what there is, and a closed one is not written to."""
 
 from __future__ import annotations
 
@@ -14,19 +14,28 @@ _terminals: list[int] = []
 
 
 @contextmanager
-def hangup_as_interrupt() -> Generator[None]:
-    """Raise `KeyboardInterrupt` on SIGHUP, unless SIGHUP is ignored, as under `nohup`."""
-    before = None
+def ends_as_interrupts() -> Generator[None]:
+    """Raise `KeyboardInterrupt` on SIGHUP and SIGTERM, unless they are ignored, as SIGHUP is under `nohup`."""
+    before = {}
     # Handlers can only be set in the main thread; elsewhere the caller has its own way to stop.
     with suppress(ValueError):
-        if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
-            _terminals[:] = [n for n in (1, 2) if _is_terminal(n)]
-            before = signal.signal(signal.SIGHUP, _interrupt)
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            if signal.getsignal(number) == signal.SIG_DFL:
+                before[number] = signal.signal(number, _interrupt)
+        _terminals[:] = [n for n in (1, 2) if signal.SIGHUP in before and _is_terminal(n)]
     try:
         yield
     finally:
-        if before is not None:
-            signal.signal(signal.SIGHUP, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def end_at_once(*numbers: signal.Signals) -> None:
+    """Let signals end this process, where an interrupt would wait for a thread that reads; ignored ones stay so."""
+    for number in numbers:
+        with suppress(ValueError):  # as above
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, signal.SIG_DFL)
 
 
 def heeds_hangup() -> bool:
@@ -44,8 +53,11 @@ def leave_terminal() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the shell and the kernel may both send one
-    leave_terminal()
+    if number == signal.SIGHUP:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the shell and the kernel may both send one
+        leave_terminal()
+    else:
+        signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
     raise KeyboardInterrupt
 
 

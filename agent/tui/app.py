@@ -42,6 +42,7 @@ from forewarp.agent.tui.status import StatusLine, activity, model_name, parts
 from forewarp.agent.tui.timers import after
 from forewarp.agent.tui.wording import cut, seconds
 from forewarp.core.untrusted_text import printable
+from forewarp.tools import signals
 from forewarp.tools.steps import CandidateForecast, CandidateMeasured
 from forewarp.tools.wording import counted
 
@@ -580,6 +581,7 @@ def run(
 
         return home(conversation.settings.place) / "prompts.jsonl"
 
+    signals.end_at_once(signal.SIGTERM)
     threading.Thread(target=_end_with_terminal, name="forewarp-terminal", daemon=True).start()
     app = ForewarpApp(conversation, earlier=earlier, first=first, theme=theme, history=History(prompts))
     code = app.run(mouse=mouse)

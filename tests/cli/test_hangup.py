@@ -88,6 +88,54 @@ def test_the_terminal_agent_ends_with_a_terminal_that_does_not_control_it() -> N
         opened.kill()
 
 
+def catches(process: int, number: signal.Signals) -> bool:
+    caught = next(
+        line for line in Path(f"/proc/{process}/status").read_text().splitlines() if line.startswith("SigCgt")
+    )
+    return bool(int(caught.split()[1], 16) >> number - 1 & 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_before_there_is_a_run_is_told_in_the_document(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "endless.py").write_text("import time\ntime.sleep(300)\nclass Model: ...\n")
+    words = [
+        sys.executable,
+        "-m",
+        "forewarp.cli.main",
+        "validate",
+        str(tmp_path / "endless.py"),
+        "--device",
+        "cpu",
+        "--json",
+    ]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as started:
+        while not catches(started.pid, number):
+            assert started.poll() is None
+            time.sleep(0.01)
+        started.send_signal(number)
+        out, _ = started.communicate(timeout=60)
+    assert started.returncode == 130
+    assert json.loads(out)["status"] == "interrupted"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_an_mcp_server_on_stdio_ends_at_once(number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "forewarp.cli.main", "mcp"]
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as served:
+        assert served.stdin is not None
+        assert served.stdout is not None
+        served.stdin.write(json.dumps(first) + "\n")
+        served.stdin.flush()
+        served.stdout.readline()
+        served.send_signal(number)  # stdin stays open
+        try:
+            assert served.wait(30) == -number
+        finally:
+            served.kill()
+
+
 @pytest.mark.slow
 def test_under_nohup_a_run_goes_on(recorded: Recorded, tmp_path: Path) -> None:
     done = subprocess.run(
