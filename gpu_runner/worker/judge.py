@@ -18,7 +18,7 @@ import torch
 from forewarp.gpu_runner.statistics import Samples
 from forewarp.gpu_runner.worker import conditions, protections
 from forewarp.gpu_runner.worker.cells import CellFailed
-from forewarp.gpu_runner.worker.channel import LookAnswer
+from forewarp.gpu_runner.worker.channel import MACHINE, LookAnswer
 from forewarp.gpu_runner.worker.check import Mismatch
 from forewarp.gpu_runner.worker.least import Unprotected
 from forewarp.gpu_runner.worker.problem import ReferenceFailed
@@ -84,6 +84,11 @@ class Judge:
             return self._result("anchor_wrong", str(e))
         except torch.OutOfMemoryError as e:
             return self._result("out_of_memory", str(e))
+        except OSError as e:
+            if self.bench is not None:
+                return self._result("runtime_error", format_error(e, 6))
+            # Nobody's code runs here: the system gave no shared memory, descriptor or process.
+            return self._result(MACHINE, f"the machine refused what a measurement needs: {e.strerror}")
         except DeviceHung as e:
             return self._result("timeout", format_error(e, 6))
         except Exception as e:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import threading
 import time
@@ -172,6 +173,19 @@ def test_a_killed_server_is_no_fault_of_the_candidate(own_executor: LocalExecuto
     assert "the candidate is not to blame" in e.value.message
     assert e.value.lost_s > 0
     assert measure(own_executor, small_task(), module()).status == "ok"
+
+
+def test_a_machine_that_gives_no_memory_to_share_is_to_blame(own_executor: LocalExecutor) -> None:
+    assert measure(own_executor, small_task(), cpp()).status == "ok"
+    servers = [p.pid for p in watch.family([os.getpid()]) if p.parent == os.getpid()]
+    before = [resource.prlimit(s, resource.RLIMIT_FSIZE, (1 << 15, resource.RLIM_INFINITY)) for s in servers]
+    try:
+        with pytest.raises(WorkerError, match="machine refused what a measurement needs: File too large; neither task"):
+            measure(own_executor, small_task(), cpp())
+    finally:
+        for server, limits in zip(servers, before, strict=True):
+            resource.prlimit(server, resource.RLIMIT_FSIZE, limits)
+    assert measure(own_executor, small_task(), cpp()).status == "ok"
 
 
 def cc1plus() -> int | None:
