@@ -242,7 +242,8 @@ def _protections(python: str | None) -> Iterator[DoctorCheck]:
     """Confine processes as a candidate, a task and a compiler would be, see what is in force, and what follows."""
     by_role = _survey(python)
     if not by_role:
-        missing = "not tried: the Python that measures does not start forewarp's worker; see the line of torch"
+        why = "the Python that measures does not start forewarp's worker; see the line of torch"
+        missing = f"not tried: {why if os.path.exists('/proc/self') else '/proc is not mounted'}"
         yield _check(STRANGERS, None, "neither is run, and nothing is known of the protections", missing=missing)
         return
     candidate = by_role["candidate"]

@@ -113,8 +113,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     streams.use_utf8(arguments)
     given = _with_verb(sys.argv[1:] if arguments is None else arguments)
     streams.survive_any_text(given)
-    with signals.ends_as_interrupts():
-        return _run(given)
+    try:
+        with signals.ends_as_interrupts():
+            return _run(given)
+    except KeyboardInterrupt:
+        return exits.interrupted(given)
 
 
 def _run(given: list[str]) -> int:
@@ -124,8 +127,6 @@ def _run(given: list[str]) -> int:
         return app(given, exit_on_error=False, print_error=False, result_action="return_value") or exits.OK
     except CycloptsError as e:
         return exits.misused(e, given)
-    except KeyboardInterrupt:
-        return exits.interrupted(given)
     except BrokenPipeError:
         return exits.reader_gone()
     except Exception as e:

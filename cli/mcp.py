@@ -86,6 +86,10 @@ def mcp(
     return _bundle(Path(to or f"forewarp{SUFFIX}"), _given(options, where), options, only_print=print_)
 
 
+def _terminate(number: int, frame: object) -> None:
+    signal.raise_signal(signal.SIGTERM)  # which uvicorn ends by
+
+
 def _serve(options: ServerOptions, http: str | None, host_names: tuple[str, ...]) -> int:
     if not options.folder().is_dir():
         raise UsageError(f"the workspace {options.folder()} is no folder", hint="pass --workspace DIR")
@@ -96,7 +100,7 @@ def _serve(options: ServerOptions, http: str | None, host_names: tuple[str, ...]
     from forewarp.mcp_server import http as over_http
 
     if signals.heeds_hangup():
-        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))  # which uvicorn ends by
+        signal.signal(signal.SIGHUP, _terminate)
     host, port = over_http.address(http)
     over_http.serve(_build(options), host, port, os.environ.get("FOREWARP_MCP_TOKEN", ""), host_names)
     return exits.OK

@@ -282,6 +282,8 @@ class ServerProcess:
                 "kernels are compiled and measured on Linux only",
                 hint="pass --executor ssh:HOST for a machine that has it, or --device replay for recorded measurements",
             )
+        if not Path("/proc/self").exists():
+            raise DeviceError("/proc is not mounted here, by which measured processes are watched", hint="mount it")
         self._forget()
         ours, theirs = socket.socketpair()
         errors = self._folder().path / "server.log"

@@ -56,9 +56,11 @@ class Judge:
         """Check and time the candidate; raises `Unprotected`."""
         protections.hide_memory()
         torch.set_grad_enabled(False)
+        began = False
         try:
             bench = self.bench = self._timed("setup", self.make_bench)
             before = bench.state()
+            began = True
             # All cases go to the smallest workload: the code is the same, and the oracle is dear.
             signatures = self.job.signatures
             smallest = min(range(len(signatures)), key=lambda i: signatures[i].bytes_moved)
@@ -85,10 +87,11 @@ class Judge:
         except torch.OutOfMemoryError as e:
             return self._result("out_of_memory", str(e))
         except OSError as e:
-            if self.bench is not None:
+            if began:
                 return self._result("runtime_error", format_error(e, 6))
-            # Nobody's code runs here: the system gave no shared memory, descriptor or process.
-            return self._result(MACHINE, f"the machine refused what a measurement needs: {e.strerror}")
+            # Nobody's code was called: the system gave no shared memory, descriptor or process, or has no /proc.
+            what = " ".join(filter(None, [e.strerror, e.filename and str(e.filename)]))
+            return self._result(MACHINE, f"the machine refused what a measurement needs: {what}")
         except DeviceHung as e:
             return self._result("timeout", format_error(e, 6))
         except Exception as e:

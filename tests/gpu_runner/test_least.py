@@ -88,3 +88,17 @@ def test_what_a_user_insists_on_is_run_and_says_so(cache: Path) -> None:
     assert any(p.startswith(f"{MISSING}: {FILES}") for p in told["measure"])
     assert any(p.startswith("task's code confined") and MISSING in p for p in told["measure"])
     assert "no network" in told["measure"]
+
+
+def test_without_proc_the_machine_is_named(tmp_path: Path) -> None:
+    hidden = ["unshare", "-m", "-U", "-r", "sh", "-c", 'mount -t tmpfs tmpfs /proc && exec "$@"', "sh"]
+    if subprocess.run([*hidden, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    forewarp = [*hidden, sys.executable, "-m", "forewarp.cli.main"]
+    environment = os.environ | {"FOREWARP_ARCHIVE": str(tmp_path / "a.db")}
+    said = [
+        subprocess.run([*forewarp, *words], env=environment, capture_output=True, text=True, timeout=100, check=False)
+        for words in (["doctor"], ["validate", "softmax", "--device", "cpu"])
+    ]
+    assert "not tried: /proc is not mounted" in said[0].stdout
+    assert (said[1].returncode, "/proc is not mounted here" in said[1].stderr) == (69, True), said[1].stderr
