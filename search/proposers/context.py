@@ -1,7 +1,8 @@
 """Prompt for a new program: the program to start from with its feedback, what was tried, what failed.
 
-Source text has a budget of `SOURCE_CHARS` (about six thousand tokens). The program to start from comes first, then the
-one to cross it with, then an example of the format, then a kernel of another task.
+The program to start from is shown whole, up to `PARENT_CHARS`: nobody can change what they do not see. For the rest,
+and as much of the parent as `_MAIN_CHARS`, there is a budget of `SOURCE_CHARS` (about six thousand tokens): the program
+to cross it with comes first, then an example of the format, then a kernel of another task.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from forewarp.search.proposers.past import Past, source_of, works
 from forewarp.surrogate import evidence_text
 from forewarp.surrogate.listing import FENCES
 
+PARENT_CHARS = 64_000
 SOURCE_CHARS = 24_000
 _MAIN_CHARS = 16_000
 _LOG_CHARS = 3_000
@@ -43,9 +45,8 @@ def prompt(
 ) -> str:
     """Return the text that asks for one candidate, of a `plan` if given, or for plans; `aided` by cards."""
     begin, other, broken = directive.begin, directive.other, directive.operator.begins == "broken"
-    room = _Room(SOURCE_CHARS)
-    main_chars = _MAIN_CHARS * 3 // 4 if other else _MAIN_CHARS
-    main = _program(past, begin, room, main_chars, aided=aided) if begin else None
+    main = _program(past, begin, _Room(PARENT_CHARS), PARENT_CHARS, aided=aided) if begin else None
+    room = _Room(SOURCE_CHARS - (min(len(main["source"]), _MAIN_CHARS) if main else 0))
     mate = _program(past, other, room, _MAIN_CHARS, aided=aided) if other else None
     uneven = begin.measurement if begin and is_uneven(begin) else None
     shown = {source_of(a) for a in (begin, other) if a is not None}

@@ -12,7 +12,7 @@ from forewarp.core import bins
 from forewarp.core.errors import ModelError
 from forewarp.core.protocols import Attempt, Known, Proposal, Subject, Trial
 from forewarp.core.values import Build, Candidate, Cost, Forecast, Status, Target, Task
-from forewarp.search.proposers.context import SOURCE_CHARS, prompt
+from forewarp.search.proposers.context import PARENT_CHARS, SOURCE_CHARS, prompt
 from forewarp.search.proposers.llm import MISFIT, KernelWriter
 from forewarp.search.proposers.operators import FIRST, LATER, Directive, Operator, plan
 from forewarp.search.proposers.past import REPAIRS, Past, languages_for
@@ -339,11 +339,16 @@ def test_every_operator_has_its_words(operator: Operator, target: Target):
     assert ("`edits`" in text) == operator.edits
 
 
-def test_a_long_source_leaves_room_for_the_rest():
-    long = attempt("x();" + " // padding" * 4000, speedup=2.0)
-    past = Past(SEEDED, TARGET, known(long))
-    text = prompt(past, Directive(LATER[0], long), edits=True)
-    assert len(text) < SOURCE_CHARS
+def test_a_program_to_change_is_shown_whole():
+    long = attempt("x();" + " // a remark" * 2000 + " last();", speedup=2.0)
+    text = prompt(Past(SEEDED, TARGET, known(long)), Directive(LATER[0], long), edits=True)
+    assert long.proposal.candidate.source in text
+
+
+def test_a_source_that_nobody_could_read_leaves_room_for_the_rest():
+    long = attempt("x();" + " // padding" * 40_000, speedup=2.0)
+    text = prompt(Past(SEEDED, TARGET, known(long)), Directive(LATER[0], long), edits=True)
+    assert len(text) < PARENT_CHARS + SOURCE_CHARS
 
 
 def test_a_beginning_on_hopper_is_given_what_is_known_about_products_and_an_example():
