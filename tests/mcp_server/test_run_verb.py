@@ -99,7 +99,7 @@ def test_a_model_is_asked_about_as_torch_compiles_it(options: ServerOptions, ver
 
 async def test_nothing_outside_of_the_workspace_is_read(options: ServerOptions, tmp_path: Path) -> None:
     (tmp_path / "secret.py").write_text(TEXT)
-    locked = {"path": "../secret.py", "tunables": {}, "language": "python", "sha256": "0", "task": None}
+    locked = {"path": "../secret.py", "tunables": {}, "language": "python", "sha256": "0", "task": "softmax"}
     (options.folder() / "kernels.lock.json").write_text(json.dumps({"kernels": [locked]}))
     async with Client(build_server(options)) as client:
         for given in (
