@@ -221,6 +221,27 @@ RULES = (
         "tests/search/test_budget.py tests/search/test_kept_back.py tests/search/test_search_loop.py",
     ),
     Rule(
+        "inputs are taken away before a module's result is fetched",
+        "gpu_runner/worker/bench_cells.py",
+        "            if self._spoils:",
+        "            if False:",
+        "tests/cheats/test_cheats.py -k last_pass",
+    ),
+    Rule(
+        "changed inputs come from all over the old ones",
+        "gpu_runner/worker/stage.py",
+        "        if (count := piece.numel() // run) > 1:",
+        "        if (count := piece.numel() // run) > piece.numel():",
+        "tests/gpu_runner/test_stage.py",
+    ),
+    Rule(
+        "two calls of one line are told apart in reports on barriers",
+        "inspection/emulation/emulator/build.py",
+        "            statement += 1",
+        "            statement += 0",
+        "tests/inspection/emulation/emulator/test_build.py",
+    ),
+    Rule(
         "work before a call is told by processor time, beside busy neighbours too",
         "gpu_runner/worker/call_overhead.py",
         '(("processor_s", 0.25), ("wall_s", 0.75))',

@@ -11,6 +11,7 @@ import math
 import os
 import platform
 import re
+import signal
 import sys
 import threading
 import time
@@ -37,7 +38,7 @@ from forewarp.gpu_runner.formats import candidate as candidates
 from forewarp.gpu_runner.formats import plan as plans
 from forewarp.gpu_runner.statistics import LOOKS
 from forewarp.gpu_runner.worker import memory
-from forewarp.gpu_runner.worker.channel import MACHINE
+from forewarp.gpu_runner.worker.channel import KILLED, MACHINE
 from forewarp.gpu_runner.worker.environment import READABLE
 from forewarp.gpu_runner.worker.requests import (
     BuiltKernel,
@@ -466,10 +467,12 @@ def _answer_of(task: Task, reply: Reply, limit_s: float, late: str = "") -> dict
     if reply.answer is not None and "error" not in reply.answer:
         return reply.answer
     failed = reply.read(TaskFailure)
+    if failed is None and reply.exit_status == -signal.SIGKILL and not reply.timed_out:
+        failed = TaskFailure(KILLED, status=MACHINE)
     if failed is None:
         failed = TaskFailure(reply.ending(limit_s)[1])
     elif failed.status == MACHINE:
-        raise verdicts.short_of_memory(failed.error)
+        raise verdicts.machine_failed(failed.error)
     else:
         failed = replace(failed, log=failed.log or reply.log)
     why, hint = f"{failed.error}\n{failed.log}".strip(), failed.hint or _run_alone(task)

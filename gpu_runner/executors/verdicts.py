@@ -150,7 +150,7 @@ def measurement_of(
     if target.kind == "cpu" and NO_DRIVER in log:
         log = f"error: {NEEDS_A_GPU}\n{log}"
     if judged.status == MACHINE:
-        raise short_of_memory(judged.log, lost_s=reply.seconds)
+        raise machine_failed(judged.log, lost_s=reply.seconds)
     if judged.status == "anchor_wrong":
         raise UsageError(
             f"the kernel to measure against is itself incorrect: {judged.log}",
@@ -267,7 +267,7 @@ def _below_floor(timed: WorkloadTiming, signature: Signature, target: Target) ->
     )
 
 
-def short_of_memory(log: str, *, lost_s: float = 0.0) -> WorkerError:
+def machine_failed(log: str, *, lost_s: float = 0.0) -> WorkerError:
     return WorkerError(
         f"{log}; neither task nor candidate is to blame, and nothing is recorded",
         hint="end other programs or wait for them, then run the command again",

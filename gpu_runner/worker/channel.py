@@ -23,6 +23,7 @@ workloads were seen, and it can hardly reach that.
 
 MACHINE = "machine"
 """Status of a job that failed for what this machine lacks or did: neither candidate nor task is to blame."""
+KILLED = "the process that runs it was killed by something else than forewarp"
 LACKING = "lacking"
 """Status of a job for which this machine lacks a program."""
 

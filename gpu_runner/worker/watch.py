@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forewarp.gpu_runner.worker import linux, mounts, protections
-from forewarp.gpu_runner.worker.channel import MACHINE
+from forewarp.gpu_runner.worker.channel import KILLED, MACHINE
 from forewarp.gpu_runner.worker.memory import HostMemory, number_in
 from forewarp.gpu_runner.worker.protections import task_limit, tasks_in_all
 from forewarp.gpu_runner.worker.tracebacks import ended
@@ -249,7 +249,7 @@ def run_watched(
         status = os.waitstatus_to_exitcode(code)
         if passes_on:
             _end_as(status)
-        return "crashed", ended(status)
+        return (MACHINE, KILLED) if status == -signal.SIGKILL else ("crashed", ended(status))
     return violation
 
 

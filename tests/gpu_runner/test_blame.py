@@ -175,6 +175,18 @@ def test_a_killed_server_is_no_fault_of_the_candidate(own_executor: LocalExecuto
     assert measure(own_executor, small_task(), module()).status == "ok"
 
 
+def sleeper() -> int | None:
+    process = named("fw-sleeps")
+    return process.pid if process else None
+
+
+@pytest.mark.slow
+def test_a_reference_that_is_killed_is_not_to_blame(own_executor: LocalExecutor) -> None:
+    name = "__import__('ctypes').CDLL(None).prctl(15, b'fw-sleeps'); __import__('time').sleep(300)"
+    with striking(sleeper), pytest.raises(WorkerError, match="something else than forewarp; neither task nor"):
+        own_executor.describe(small_task(REFERENCE.replace(RIGHT, name)))
+
+
 def test_a_machine_that_gives_no_memory_to_share_is_to_blame(own_executor: LocalExecutor) -> None:
     assert measure(own_executor, small_task(), cpp()).status == "ok"
     servers = [p.pid for p in watch.family([os.getpid()]) if p.parent == os.getpid()]

@@ -154,7 +154,7 @@ def test_inputs_of_which_no_copies_are_kept_are_judged_as_others_are() -> None:
     stage = lean()
     assert stage.lean
     seen = {name: try_on(stage) < 0.1 for name in stage.cases()}
-    assert len(seen) == 11
+    assert len(seen) == 12
     assert all(seen.values())
     assert try_on(stage) < 0.1
     stage.outputs[0][0, 0] += 0.1

@@ -397,7 +397,9 @@ def test_a_variance_by_squares_is_found_out_however_wide_the_inputs_are(
 
     forward = f"return (x - x.mean({dim}, True)) * (x.var({dim}, False, keepdim=True) + 1e-5).rsqrt()"
     for thorough in (True, False):
-        assert wrong_on(staged(forward, inputs), by_squares, thorough=thorough), "right on all workloads"
+        # A single sum over everything rounds to nearly the right variance in one draw of twenty.
+        draws = (wrong_on(staged(forward, inputs), by_squares, thorough=thorough) for _ in range(3))
+        assert any(draws), "right on all workloads"
 
 
 @pytest.mark.parametrize(
