@@ -983,6 +983,25 @@ def written() -> Iterator[Row]:
         )
 
 
+def ablation() -> Iterator[Row]:
+    """The same searches with and without cards and diagnoses, by models that saw the prompts alone."""
+    beside = {(r["name"], r["origin"].split(", ")[1]): r for r in load("winners_ablation_h200.json")["rows"]}
+    for run in load("live_h200/live.json")["runs"]:
+        best, check = run["best"], beside[run["task"], run["arm"]]
+        yield (
+            run["task"],
+            "without" if run["arm"] == "unaided" else "with",
+            "; ".join(f"{best_so_far:.2f}" for best_so_far in run["curve"][::3]),
+            f"{best['speedup']:.2f}× ({best['low']:.2f} to {best['high']:.2f})",
+            "; ".join(
+                f"{s['name']} {s['speedup']:.2f} ({s['low']:.2f} to {s['high']:.2f}), {s['candidate_us']:.0f} µs"
+                for s in check["shapes"]
+            ),
+            check["holdout"]["generalises"],
+            f"{run['written']}; {run['measured']}",
+        )
+
+
 POLICIES = {
     "all": "all twelve",
     "tuner_of_first": "tuner of the first programs",
@@ -1087,6 +1106,15 @@ def published() -> Iterator[Row]:
             )
 
 
+ABLATION = (
+    "task",
+    "cards and diagnoses",
+    "best after 1; 4; 7 measured",
+    "winner over eager (95 %)",
+    "over torch.compile, by shape (95 %)",
+    "right on near shapes",
+    "written; measured",
+)
 WRITTEN = (
     *("task", "winner over eager, H100 (95 %)", "over torch.compile, H200, by shape (95 %)", "right on near shapes"),
     "written; considered; measured",
@@ -1136,6 +1164,7 @@ TABLES: dict[str, tuple[Row, tuple[Callable[[], Iterator[Row]], ...]]] = {
     "winners": (("kernel", "shape", "beside", "its time over ours (95 %)", "ours", "target"), (winners,)),
     "trimul": (TRIMUL, (trimul,)),
     "written": (WRITTEN, (written,)),
+    "ablation": (ABLATION, (ablation,)),
     "published": (PUBLISHED, (published,)),
     "policies": (("which is measured", *(f"{k} measured" for k in (1, 2, 3, 4, 6)), "share of best, 4"), (policies,)),
     "policies by task": (

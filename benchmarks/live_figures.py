@@ -101,10 +101,12 @@ def winner_of(path: Path) -> dict[str, Any] | None:
 
 
 def conversations(bridge: Path, out: Path) -> None:
-    """Write each request with its answer, as they were."""
+    """Write each request with its answer, as they were; not those that were withdrawn unanswered."""
     with gzip.open(out / "prompts.jsonl.gz", "wt") as file:
         for path in sorted(p for p in bridge.glob("*.json") if p.stem.isdigit()):
             answer = path.with_suffix(".answer.json")
+            if not answer.exists():
+                continue
             pair = {"request": json.loads(path.read_text()), "answer": json.loads(answer.read_text())}
             file.write(json.dumps(pair) + "\n")
 
