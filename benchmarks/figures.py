@@ -1043,24 +1043,20 @@ def policies_forecast() -> Iterator[Row]:
 
 
 def plans() -> Iterator[Row]:
-    """What comes of writing the quarter of the plans that a model's forecasts put first, and the same as it comes."""
+    """Kernels written from the quarter of plans that was forecast best, beside a quarter taken in order."""
     found = load("written_plans.json")
     shown = found["all"]
     yield "share of them in the best quarter", f"{shown['in_best_quarter']['value']:.2f}", "0.25", ""
-    yield "the one over the other", _spanned_ratio(shown["over_as_it_comes"]), "1", "≥ 1.5"
-    yield "best of them, over the best of as many", _spanned_ratio(shown["best_at_equal_number"]), "1", ""
-    paid = _spanned_ratio(shown["best_at_equal_cost"])
+    yield "the one over the other", _inside(shown["over_as_it_comes"], 2), "1", "≥ 1.5"
+    yield "best of them, over the best of as many", _inside(shown["best_at_equal_number"], 2), "1", ""
+    paid = _inside(shown["best_at_equal_cost"], 2)
     yield "best of them, over the best of what the same money writes", paid, "1", ""
-    yield "pairs over 10 % apart, in order", _spanned_ratio(shown["order"]), "0.5", ""
+    yield "pairs over 10 % apart, in order", _inside(shown["order"], 2), "0.5", ""
     for task, draws in found["tasks"].items():
         best = "; ".join(f"{d['best_written']:.2f}" for d in draws)
         first = draws[0]
         beside = f"{first['best_as_it_comes']:.2f}; {first['best_for_the_same']:.2f}; {first['best_of_all']:.2f}"
         yield f"`{task}`: best speed-up, two draws", best, f"{beside} (as many; as much; all 12)", ""
-
-
-def _spanned_ratio(figure: Mapping[str, float]) -> str:
-    return f"{figure['value']:.2f} ({figure['low']:.2f} to {figure['high']:.2f})"
 
 
 def foreign() -> Iterator[Row]:
@@ -1086,7 +1082,7 @@ def policies_paid() -> Iterator[Row]:
 
 
 def _inside_ratio(figure: Mapping[str, float]) -> str:
-    return f"{figure['ratio']:.2f} ({figure['low']:.2f} to {figure['high']:.2f})"
+    return _spanned([figure[k] for k in ("ratio", "low", "high")], 2)
 
 
 def published() -> Iterator[Row]:

@@ -44,7 +44,7 @@ _NUMBERS = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float}
 
 
 Row = tuple[dict[str, Any], Build | str]
-"""What is written of a choice, and its build, or why there is none."""
+"""A choice's record, with its build or the reason why it has none."""
 
 
 @dataclass

@@ -21,7 +21,7 @@ import json
 import math
 import random
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -82,10 +82,10 @@ def written(folder: Path) -> dict[str, list[Written]]:
     return found
 
 
-def measured(rows: Any, source: str) -> RecordedRow | None:
+def measured(rows: Iterable[RecordedRow], source: str) -> RecordedRow | None:
     """Return the row of a source, some names of which may have been mended since; None where none is alike."""
-    best = max(rows, key=lambda r: alike(r.candidate.source, source))
-    return best if alike(best.candidate.source, source) > 0.97 else None
+    likeness, best = max(((alike(r.candidate.source, source), r) for r in rows), key=lambda pair: pair[0])
+    return best if likeness > 0.97 else None
 
 
 def alike(one: str, other: str) -> float:

@@ -201,12 +201,12 @@ class _Scope:
     chained: list[tuple[Numbers, ...]] = field(default_factory=list[tuple["Numbers", ...]])
     """Shapes of the products that are multiplied further."""
     computed: bool = False
-    """Whether an operand of a product was computed."""
+    """True if an operand of a product was computed, not loaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Amount:
-    """What was added to some amounts for a tile of a shape."""
+    """Amounts counted for one tile, with its shape."""
 
     kind: dict[str, Numbers]
     name: str

@@ -1,4 +1,4 @@
-"""What the code of a user's file may read, and how the file is imported."""
+"""Imports of users' files, and the files that their code may read."""
 
 from __future__ import annotations
 
